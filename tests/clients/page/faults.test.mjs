@@ -243,6 +243,9 @@ test("what is typed survives a reload, another tab and a full storage", () =>
         await page.click("#tab-decisions");
         await page.fill("#decision-question", "Is it kept?");
         await page.reload();
+        // The tab stays too.
+        assert.ok(await page.locator("#panel-decisions").isVisible());
+        await page.click("#tab-chat");
         assert.equal(await page.inputValue("#prompt"), "Changed");
         await page.click("#cancel-edit");
         assert.equal(await page.inputValue("#prompt"), "");
@@ -250,6 +253,7 @@ test("what is typed survives a reload, another tab and a full storage", () =>
         // A second tab that changes nothing overwrites nothing.
         const other = await context.newPage();
         await other.goto(page.url());
+        await other.locator("#messages").filter({ hasText: "Kept" }).waitFor();
         await page.fill("#prompt", "Typed later");
         await page.locator("#prompt").blur();
         await other.close();

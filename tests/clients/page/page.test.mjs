@@ -37,6 +37,8 @@ test("an answer with a schema, as text, JSON and masks", () =>
         const answer = await send(page, "Is water wet? Answer yes or no, then give a reason.");
         const text = await (await view(answer, "text")).innerText();
         const value = JSON.parse(text);
+        // Where the schema disagrees with the prompt, the answer says so.
+        assert.match(await answer.locator(".override").innerText(), /At \/answer, the constraint forbade 9\d\.\d% .*"(No|yes|no|Yes)"/);
         assert.ok(SCHEMA.properties.answer.enum.includes(value.answer));
         assert.match(await (await view(answer, "json")).innerText(), /answer/);
         const masks = await view(answer, "masks");
@@ -46,7 +48,7 @@ test("an answer with a schema, as text, JSON and masks", () =>
         await forced.hover();
         const panel = masks.locator(".token-panel");
         assert.match(await panel.innerText(), /only|single/i);
-        await masks.getByRole("button", { name: "Next place" }).click();
+        await masks.getByRole("button", { name: "Next override" }).click();
         const selected = masks.locator('.token[aria-selected="true"]');
         assert.ok(Number(await selected.getAttribute("data-removed")) >= 0.5);
         await shot(page, "masks");
@@ -88,7 +90,7 @@ test("the options of choices, and the place in a grammar", () =>
         await tree.locator(".scalar").hover();
         const note = await tree.locator(".tree-note").innerText();
         assert.match(note, /^\/wet: /);
-        assert.match(note, /Options: "(yes|no)" [\d.]+% \(sampled with [\d.]+%\), "(yes|no)"/);
+        assert.match(note, /Among the allowed options: "(yes|no)" [\d.]+%, "(yes|no)" [\d.]+%/);
         await constrain(page, "gbnf", 'root ::= letter "-" letter\nletter ::= [a-z]');
         const second = await send(page, "Two letters.");
         const masks = await view(second, "masks");
@@ -97,7 +99,7 @@ test("the options of choices, and the place in a grammar", () =>
         // The options of text that is not JSON are listed.
         await constrain(page, "choices", "yes\nno");
         const third = await view(await send(page, "Is water wet?"), "json");
-        assert.match(await third.innerText(), /Options: "(yes|no)" /);
+        assert.match(await third.innerText(), /Among the allowed options: "(yes|no)" /);
     }));
 
 test("structural tags, and their fault", () =>
@@ -167,7 +169,7 @@ test("a tool call and its result", () =>
         for (const call of calls) {
             assert.match(await call.innerText(), /weather/);
             await call.locator("textarea").fill('{"sky": "clear"}');
-            await call.getByRole("button", { name: "Send the result" }).click();
+            await call.getByRole("button", { name: /the result/ }).click();
         }
         assert.ok((await (await complete(page, 1)).innerText()).length > 0);
     }));

@@ -2,7 +2,8 @@
 
 import { createCalls } from "./calls.js";
 import { count, el, tabs, uniqueId } from "./dom.js";
-import { createMasks } from "./masks.js";
+import { KINDS } from "./kinds.js";
+import { createMasks, overrideInWords, strongestOverride } from "./masks.js";
 import { jsonTree } from "./tree.js";
 
 const VIEWS = [["text", "Text"], ["json", "JSON"], ["masks", "Masks"]];
@@ -34,12 +35,13 @@ export function createAnswer(message, results) {
   const reasoning = el("details", { class: "reasoning", hidden: !message.reasoning },
     el("summary", { text: "Reasoning" }), el("div", { class: "text", dir: "auto" }, thought));
   const calls = createCalls(message, results);
+  const override = el("p", { class: "override", hidden: true });
   const notes = el("p", { class: "notes", hidden: true });
   const figures = el("span", { class: "hint" });
   const copy = el("button", { type: "button", class: "quiet", text: "Copy", hidden: true, onclick: () => copyText(message, copy) });
   const element = el("article", { class: "message answer", "aria-label": "Answer", "aria-busy": "true" },
     el("header", {}, el("span", { class: "role", text: "Assistant" }), list),
-    reasoning, ...Object.values(views), calls.element, notes,
+    reasoning, ...Object.values(views), calls.element, override, notes,
     el("footer", {}, figures, copy));
 
   let isFinished = false;
@@ -54,9 +56,18 @@ export function createAnswer(message, results) {
   }
   const select = tabs(list, { panels, onChange: (tab) => show(tab.dataset.view) });
 
-  function goTo(path) {
+  // Shows a token in the Masks view.
+  function goTo(entry) {
     select(buttons[2]);
-    masks.goTo(path);
+    masks.goTo(entry);
+  }
+
+  function showOverride() {
+    const entry = strongestOverride(message);
+    if (!entry) return;
+    override.append(`${overrideInWords(entry)} `,
+      el("button", { type: "button", class: "quiet", text: "Show in Masks", onclick: () => goTo(entry) }));
+    override.hidden = false;
   }
 
   function add(added) {
@@ -74,6 +85,7 @@ export function createAnswer(message, results) {
     element.removeAttribute("aria-busy");
     calls.finish();
     if (shown === "json") show("json");
+    showOverride();
     const words = [finishInWords(message), message.note].filter(Boolean).join(" ");
     notes.textContent = words;
     notes.hidden = !words;
@@ -81,18 +93,22 @@ export function createAnswer(message, results) {
     copy.hidden = !message.content && !message.calls.length;
   }
 
-  return { element, add, finish, updateFields: calls.updateFields };
+  // Shows the view with this name, if it is one.
+  const showView = (name) => buttons.filter((button) => button.dataset.view === name).forEach((button) => select(button));
+  return { element, add, finish, updateFields: calls.updateFields, showView, view: () => shown };
 }
 
-function finishInWords(message) {
+// Describes an end that is not the model's own. Empty for others.
+export function finishInWords(message) {
   if (message.closed) return "The output was closed early to stay within its token limit.";
   if (message.finish === "length") return "The output was cut off at its token limit.";
   return "";
 }
 
-function figuresOf({ usage, seconds, first }) {
+function figuresOf({ usage, seconds, first, constraint }) {
   if (!usage) return "";
   const tokens = usage.completion_tokens;
+  const kind = Object.hasOwn(KINDS, constraint.kind) && constraint.kind !== "none" ? [KINDS[constraint.kind].label] : [];
   const parts = [count(tokens, "token"), `${count(usage.prompt_tokens ?? 0, "prompt token")}`];
   const cached = usage.prompt_tokens_details?.cached_tokens;
   if (cached) parts[1] += ` (${cached} cached)`;
@@ -100,7 +116,7 @@ function figuresOf({ usage, seconds, first }) {
   // The time of the first token has the prompt in it.
   const later = seconds - (first ?? 0);
   if (later > 0 && tokens > 1) parts.push(`${((tokens - 1) / later).toFixed(1)} tokens per second after it`);
-  return parts.join(" · ");
+  return [...parts, ...kind].join(" · ");
 }
 
 async function copyText(message, button) {

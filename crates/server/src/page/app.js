@@ -25,6 +25,7 @@ onOtherTab(() => showAlert("Another tab has saved its conversation. The next cha
 load();
 const selectTab = tabs(byId("main-tabs"), {
   onChange(tab) {
+    history.replaceState(null, "", tab.id === "tab-chat" ? location.pathname : `#${tab.id.replace("tab-", "")}`);
     showServer(tab.id === "tab-server");
     if (tab.id === "tab-chat") follow();
   },
@@ -49,6 +50,8 @@ initChat({
     renderMessages();
   },
 });
+const linked = byId(`tab-${location.hash.slice(1)}`);
+if (linked) selectTab(linked);
 await readModels();
 
 function goToKey() {

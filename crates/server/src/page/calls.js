@@ -4,7 +4,7 @@ import { el, uniqueId } from "./dom.js";
 import { indented } from "./json.js";
 
 // `results` offers the fields: `isOpen()` is true if results can be sent, `text(call)` is the text of a field,
-// `keep` and `send` receive a call and its text.
+// `isKept(call)` is true if its result is complete, `keep` and `send` receive a call and its text.
 export function createCalls(message, results) {
   const blocks = [];
   const element = el("div", { class: "calls" });
@@ -34,9 +34,10 @@ export function createCalls(message, results) {
     const isOpen = message.finish === "tool_calls" && results.isOpen();
     for (const [index, call] of message.calls.entries()) {
       const block = blocks[index];
-      if (isOpen && !block.field) block.element.append(block.field = resultField(call, results));
+      if (isOpen && !block.field) block.element.append((block.field = resultField(call, results, message.calls.length)).element);
+      if (block.field) block.field.update();
       if (!isOpen && block.field) {
-        block.field.remove();
+        block.field.element.remove();
         block.field = null;
       }
     }
@@ -53,12 +54,16 @@ function createBlock() {
   return { element, name, text, field: null };
 }
 
-function resultField(call, results) {
+function resultField(call, results, calls) {
   const id = uniqueId("result");
+  const note = el("span", { class: "hint", role: "status" });
   const field = el("textarea", { id, rows: "2", class: "code", oninput: () => results.keep(call, field.value) });
   field.value = results.text(call);
-  return el("div", {},
+  const element = el("div", {},
     el("div", { class: "field" }, el("label", { for: id, text: "Result of the tool" }), field),
-    el("div", { class: "row" },
-      el("button", { type: "button", text: "Send the result", onclick: () => results.send(call, field.value) })));
+    el("div", { class: "row" }, note, el("button", {
+      type: "button", text: calls === 1 ? "Send the result" : `Keep the result; the last of ${calls} sends all`,
+      onclick: () => results.send(call, field.value),
+    })));
+  return { element, update: () => (note.textContent = results.isKept(call) ? "Kept." : "") };
 }

@@ -1,7 +1,7 @@
 // The conversation: sends messages and results of tools, regenerates and edits.
 
 import { ApiError, request } from "./api.js";
-import { createAnswer } from "./answer.js";
+import { createAnswer, finishInWords } from "./answer.js";
 import { chatBody, InputError } from "./body.js";
 import { byId, count, el, fieldError, isPlain, showAlert } from "./dom.js";
 import { exportFile, importFile } from "./files.js";
@@ -27,6 +27,11 @@ export function initChat({ reload }) {
     if (event.key !== "Enter" || event.shiftKey || isComposing || !isPlain(event)) return;
     event.preventDefault();
     send();
+  });
+  byId("panel-chat").addEventListener("keydown", (event) => {
+    if (event.key !== "Escape" || !isPlain(event)) return;
+    if (abort) abort.abort();
+    else if (state.edit) cancelEdit();
   });
   byId("send").addEventListener("click", send);
   byId("stop").addEventListener("click", () => abort?.abort());
@@ -78,20 +83,28 @@ function answerOf(message) {
     isOpen: () => state.messages.at(-1) === message,
     text: (call) => state.results[call.id] ?? "",
     keep: (call, text) => (state.results[call.id] = text),
+    isKept: (call) => sent.has(call.id),
     send: (call, text) => sendResult(message, call, text),
   });
   answers.set(message, answer);
   return answer;
 }
 
+// Marks the message that is being edited.
+function markEdited() {
+  for (const [index, element] of [...byId("messages").children].entries()) element.classList.toggle("edited", index === state.edit?.at);
+}
+
 function updateButtons() {
+  markEdited();
   const isBusy = abort !== null;
   byId("send").disabled = byId("new").disabled = byId("import").disabled = isBusy;
   byId("stop").disabled = !isBusy;
   byId("cancel-edit").hidden = !state.edit;
   byId("cancel-edit").disabled = isBusy;
   byId("regenerate").disabled = isBusy || state.edit !== null || !state.messages.length;
-  byId("regenerate").textContent = ["user", "tool"].includes(state.messages.at(-1)?.role) ? "Try again" : "Regenerate";
+  const isUnanswered = !isBusy && ["user", "tool"].includes(state.messages.at(-1)?.role);
+  byId("regenerate").textContent = isUnanswered ? "Try again" : "Regenerate";
   for (const button of document.querySelectorAll("#messages .edit")) button.disabled = isBusy || state.edit !== null;
   if (document.activeElement?.disabled) byId("prompt").focus();
 }
@@ -124,6 +137,9 @@ function send() {
   const text = state.draft;
   if (abort || !text.trim()) return;
   const { edit } = state;
+  const last = state.messages.at(-1);
+  const isWaiting = !edit && last?.finish === "tool_calls" && last.calls.some(({ id }) => state.results[id]);
+  if (isWaiting && !confirm("The results of the calls are not sent yet. Send the message without them?")) return;
   const history = [...state.messages.slice(0, edit?.at), { role: "user", content: text }];
   generate(history, {
     begin() {
@@ -145,18 +161,24 @@ function sendResult(message, call, text) {
   state.results[call.id] = text;
   sent.add(call.id);
   const missing = message.calls.filter((one) => !sent.has(one.id));
-  if (missing.length) return say(`Result kept. Still needed: ${count(missing.length, "result")}.`);
+  if (missing.length) {
+    answers.get(message).updateFields();
+    return say(`Result kept. Still needed: ${count(missing.length, "result")}.`);
+  }
   const results = message.calls.map(({ id }) => ({ role: "tool", tool_call_id: id, content: state.results[id] }));
   generate([...state.messages, ...results]);
 }
 
 function regenerate() {
   if (abort || !state.messages.length) return;
-  generate(state.messages.at(-1).role === "assistant" ? state.messages.slice(0, -1) : state.messages);
+  const last = state.messages.at(-1);
+  if (last.role === "assistant") generate(state.messages.slice(0, -1), { view: answers.get(last).view() });
+  else generate(state.messages);
 }
 
-// Requests the answer to a history. If none arrives and `undo()` returns true, the conversation is as before.
-async function generate(history, { begin = () => {}, undo = () => true } = {}) {
+// Requests the answer to a history, and shows it in a view. If none arrives and `undo()` returns true, the conversation
+// is as before.
+async function generate(history, { begin = () => {}, undo = () => true, view = "text" } = {}) {
   showAlert("");
   clearFieldErrors();
   let body;
@@ -181,6 +203,7 @@ async function generate(history, { begin = () => {}, undo = () => true } = {}) {
     renderMessages();
     answer = answerOf(message);
     byId("messages").append(answer.element);
+    answer.showView(view);
     followAgain();
     say("Generating…");
     const response = await request("v1/chat/completions", { body, signal: abort.signal });
@@ -211,7 +234,7 @@ function end(message, answer, failure, undo) {
     state.messages.push(message);
     answer.finish();
     updateButtons();
-    say(isStopped ? "Stopped." : failure ? "The answer is incomplete." : "The answer is complete.");
+    say(isStopped ? "Stopped." : failure ? "The answer is incomplete." : finishInWords(message) || "The answer is complete.");
     follow();
   }
   if (failure && !isStopped) showFailure(failure);

@@ -30,7 +30,7 @@ export async function checkConstraint() {
   const constraint = currentConstraint();
   const { fields, error } = fieldsOf(constraint);
   if (error) return verdict("error", error.message, error);
-  if (constraint.kind === "none") return verdict("none", "Any text is allowed.");
+  if (constraint.kind === "none") return verdict("none", state.constraint.tools.trim() ? "Any text is allowed beside the calls of tools." : "Any text is allowed.");
   try {
     const result = await getJson("v1/grammar/check", { body: withModel(fields), signal });
     if (!signal.aborted) report(result, constraint);
@@ -45,10 +45,10 @@ function report(result, constraint) {
     return verdict("error", (place && result.error.problem) || result.error.message, place, result.error.excerpt);
   }
   const tokens = typeof result.minimum_tokens === "number" ? `, at least ${count(result.minimum_tokens, "token")}` : "";
-  const states = typeof result.states === "number" ? `${count(result.states, "state")}. ` : "";
-  verdict(result.warnings.length ? "warning" : "ok", `The constraint can be enforced. ${states}Shortest output${tokens}:`, null, result.shortest);
-  const lines = result.warnings.map((warning) => line(`Warning: ${warning.message}`, placeOf(warning, constraint)));
-  byId("constraint-status").append(...lines);
+  verdict(result.warnings.length ? "warning" : "ok", `The constraint can be enforced. Shortest output${tokens}:`, null, result.shortest || "(empty)");
+  // The places are shown in words, so the messages need no pointers.
+  const lines = result.warnings.map((warning) => line(`Warning: ${warning.message.replace(/^#\S*: /, "")}`, placeOf(warning, constraint)));
+  byId("constraint-status").prepend(...lines);
 }
 
 // Returns the place of an error or warning in the text of the constraint, if there is one.
@@ -74,7 +74,8 @@ function placeOfTag(path, { kind, text }) {
 function placeAt(pointer, text) {
   try {
     const node = nodeAt(parseJson(text), pointer);
-    return { pointer, offset: node.start, end: node.end, ...lineAndColumn(text, node.start) };
+    const start = node.nameStart ?? node.start;
+    return { pointer, offset: start, end: node.end, ...lineAndColumn(text, start) };
   } catch (error) {
     if (!(error instanceof JsonError)) throw error;
     return null;

@@ -11,6 +11,7 @@ const EXAMPLES = {
   score: ["How urgent is the message?", "low\nmedium\nhigh"],
 };
 const STATE = "I was charged twice for my order, and nobody answers my letters.";
+const LITTLE = 0.05; // Share of the model's probability below which a result says little.
 const TEXTS = ["input", "question", "options"];
 
 // The field of each part of a request.
@@ -72,7 +73,7 @@ async function decide() {
   for (const name of TEXTS) fieldError(field(name), "");
   showAlert("");
   const { input, question: asked } = state.decision;
-  if (!input.trim()) return fieldError(field("input"), "Type the state that the question is about.");
+  if (!input.trim()) return fieldError(field("input"), "Type the text that the question is about.");
   if (!asked.trim()) return fieldError(field("question"), "Type a question.");
   const output = byId("decision-result");
   isDeciding = true;
@@ -104,17 +105,23 @@ function show(answer, usage) {
     el("tbody", {}, ...rows.map(([name, probability]) => el("tr", {},
       el("th", { scope: "row", text: name }),
       el("td", {}, bar(probability, probability === most ? "first" : ""), el("span", { class: "figure", text: percent(probability) }))))));
-  const facts = [
-    `Error bound of each probability: ${answer.error === 0 ? "0" : answer.error.toExponential(1)}.`,
-    `These answers have ${percent(answer.mass)} of the model's probability; the table divides by this sum.`,
-  ];
+  const share = `These answers have ${percent(answer.mass)} of the model's probability; the table divides by this sum.`;
+  const warning = answer.mass < LITTLE
+    ? [el("p", { class: "override", text: `${share} The model would rather write something else, so this result says little.` })]
+    : [];
+  const facts = warning.length ? [] : [share];
+  facts.push(`Error bound of each probability: ${answer.error === 0 ? "0" : answer.error.toExponential(1)}.`);
   if (typeof answer.confidence === "number") facts.push(`Confidence: ${percent(answer.confidence)}.`);
   if (usage) facts.push(`Tokens read: ${usage.input_tokens}.`);
-  return [table, el("p", { class: "hint", text: facts.join(" ") })];
+  return [table, ...warning, el("p", { class: "hint", text: facts.join(" ") })];
 }
 
 function headline(answer) {
   if (answer.type === "choice") return `Likeliest: ${answer.choice}`;
-  if (answer.type === "score") return `Score: ${answer.score.toFixed(2)} of ${answer.probabilities.length - 1}`;
-  return `True with ${percent(answer.probability)}`;
+  if (answer.type === "predicate") {
+    const isTrue = answer.probability >= 0.5;
+    return `Likeliest: ${isTrue}, ${percent(isTrue ? answer.probability : 1 - answer.probability)}`;
+  }
+  const labels = answer.probabilities.map((one) => one.label ?? one.value);
+  return `Score: ${answer.score.toFixed(2)}, from 0 (${labels[0]}) to ${labels.length - 1} (${labels.at(-1)})`;
 }

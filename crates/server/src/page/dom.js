@@ -74,6 +74,7 @@ export function showAlert(message, action = null) {
 // Shows an error below a control, or removes it if the message is empty.
 export function fieldError(control, message) {
   const id = `${control.id}-error`;
+  if (byId(id) && !message) showAlert("");
   byId(id)?.remove();
   control.removeAttribute("aria-invalid");
   control.removeAttribute("aria-describedby");

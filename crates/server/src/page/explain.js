@@ -20,11 +20,12 @@ export function explain(constraint, text, output) {
     const first = result.matches
       ? `The text is the start of an output${result.may_end ? ", and the output may end here" : ""}.`
       : `The text leaves the constraint after ${count(result.at, "byte")}, at ${JSON.stringify(rest.slice(0, 40))}.`;
-    const tokens = typeof result.tokens === "number" ? `${count(result.tokens, "token")} may follow.` : "";
+    const tokens = typeof result.tokens === "number" ? ` (${count(result.tokens, "token")} can be next)` : "";
     return [
-      el("p", { text: `${first} ${tokens}` }),
-      el("p", {}, result.bytes ? `${result.matches ? "Next" : "Expected there"}: ${result.bytes}` : ""),
+      el("p", { text: first }),
+      result.expected.length ? el("p", { text: `${result.matches ? "Here the constraint allows" : "Allowed there"}:` }) : "",
       result.expected.length ? el("ul", {}, ...result.expected.slice(0, 20).map((one) => el("li", { text: one }))) : "",
+      el("p", {}, result.bytes ? `${result.matches ? "Next characters" : "Expected there"}: ${result.bytes}${tokens}` : ""),
     ];
   });
 }

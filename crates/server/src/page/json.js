@@ -40,7 +40,8 @@ export function offsetOf(text, line, column) {
   return before + [...(lines[line - 1] ?? "")].slice(0, column - 1).join("").length;
 }
 
-// Parses a text into nodes: {type, pointer, start, end, text, value, members, items}.
+// Parses a text into nodes: {type, pointer, start, end, text, value, members, items}. The value of a member also has
+// `nameStart`, where its name starts.
 export function parseJson(text) {
   let at = 0;
   const fail = (message, offset = at) => {
@@ -75,12 +76,13 @@ export function parseJson(text) {
     while (true) {
       space();
       if (text[at] !== '"') fail(`expected a name in double quotes, found ${found()}`);
+      const nameStart = at;
       const name = string();
       space();
       if (text[at] !== ":") fail(`expected \`:\`, found ${found()}`);
       at += 1;
       const escaped = name.replaceAll("~", "~0").replaceAll("/", "~1");
-      node.members.push([name, value(`${node.pointer}/${escaped}`, depth + 1)]);
+      node.members.push([name, Object.assign(value(`${node.pointer}/${escaped}`, depth + 1), { nameStart })]);
       space();
       if (text[at] === "}") return void (at += 1);
       if (text[at] !== ",") fail(`expected \`,\` or \`}\`, found ${found()}`);

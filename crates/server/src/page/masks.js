@@ -3,6 +3,7 @@
 
 import { bar, count, el, isPlain, percent, uniqueId } from "./dom.js";
 import { clear, explain } from "./explain.js";
+import { JsonError, parseJson } from "./json.js";
 
 const HALF = 0.5;
 const MOST = 0.9;
@@ -23,14 +24,14 @@ export function createMasks(message) {
   let isShown = false;
   const panelId = uniqueId("token-panel");
   const summary = el("p", { class: "summary" });
-  const previous = el("button", { type: "button", onclick: () => jump(-1) }, "Previous place where most was removed");
-  const next = el("button", { type: "button", onclick: () => jump(1) }, "Next place where most was removed");
+  const previous = el("button", { type: "button", onclick: () => jump(-1) }, "Previous override");
+  const next = el("button", { type: "button", onclick: () => jump(1) }, "Next override");
   const position = el("span", { class: "hint", role: "status" });
   const list = el("div", { class: "tokens", role: "listbox", "aria-label": "Tokens of the answer", "aria-orientation": "horizontal" });
   const panel = el("div", { class: "token-panel", id: panelId });
-  const element = el("div", { class: "masks" }, summary,
-    el("div", { class: "row start middle" }, previous, next, position), legend(),
+  const parts = el("div", { class: "masks" }, el("div", { class: "row start" }, previous, next), position, legend(),
     el("div", { class: "masks-body" }, list, panel));
+  const element = el("div", { class: "masks" }, summary, parts);
   const spans = list.children;
   const explained = el("div", { class: "explained", role: "status" });
 
@@ -62,7 +63,7 @@ export function createMasks(message) {
       select(index, { pin: true });
       const before = contentBefore(message, entries[index]);
       if (before === null) explained.textContent = "This token is no content of the answer, or it is a part of a character.";
-      else explain(message.constraint, before, explained);
+      else explain(message.constraint, before, explained).then(() => explained.scrollIntoView({ block: "nearest" }));
     } });
     return message.constraint.kind === "none" || message.constraint.kind === "" ? "" : button;
   }
@@ -76,7 +77,7 @@ export function createMasks(message) {
       : places.findLast((index) => index < current) ?? places.at(-1);
     select(target, { pin: true });
     spans[target].scrollIntoView({ block: "nearest" });
-    position.textContent = `Place ${places.indexOf(target) + 1} of ${places.length}: ${spelt(entries[target])}, ${percent(entries[target].removed)} removed`;
+    position.textContent = `Override ${places.indexOf(target) + 1} of ${places.length}: ${spelt(entries[target])}, ${percent(entries[target].removed)} removed`;
   }
 
   // Returns the token that is nearest to the current one in the line above or below.
@@ -119,9 +120,9 @@ export function createMasks(message) {
     counted.forced += more.filter(isForced).length;
     counted.places += more.filter(isPlace).length;
     summary.textContent = counted.tokens
-      ? `${count(counted.tokens, "token")}, ${counted.forced} not sampled; the constraint removed at least 50% at ${count(counted.places, "place")}`
-      : "There is no mask view of this answer.";
-    list.hidden = panel.hidden = counted.tokens === 0;
+      ? `The constraint overrode the model at ${counted.places} of ${count(counted.tokens, "token")}; ${counted.forced} were forced.`
+      : "Nothing was recorded. Turn on “Record what the constraint does to each token” in the settings, and regenerate.";
+    parts.hidden = counted.tokens === 0;
     previous.disabled = next.disabled = counted.places === 0;
     if (isShown) build();
   }
@@ -129,8 +130,8 @@ export function createMasks(message) {
   // Creates the elements of the tokens that have none.
   function build() {
     list.append(...entries.slice(spans.length).map(tokenSpan));
-    // At first, the first place where most was removed is selected.
-    if (current < 0) select(Math.max(0, entries.findIndex(isPlace)));
+    // At first, the override that tells most is selected.
+    if (current < 0) select(Math.max(0, entries.indexOf(strongestOverride(message) ?? entries.find(isPlace))));
   }
 
   function show() {
@@ -139,8 +140,45 @@ export function createMasks(message) {
   }
 
   add(entries);
-  const goTo = (path) => select(entries.findIndex((entry) => entry.path === path), { focus: true, pin: true });
+  const goTo = (entry) => select(entries.indexOf(entry), { focus: true, pin: true });
   return { element, add, show, goTo };
+}
+
+// Returns the entry from which the constraint removed most.
+export const mostRemoved = (entries) => entries.reduce((most, entry) => (!most || entry.removed > most.removed ? entry : most), null);
+
+// Returns the token that says most about a constraint that disagrees with the prompt: a word of a value in JSON, or a
+// sampled token in other text, from which at least 90% were removed. `null` if there is none.
+export function strongestOverride({ masks, content }) {
+  const values = scalarsOf(content);
+  const isWord = ({ token, path, origin }) => /[\p{L}\p{N}]/u.test(token) && (values ? values.has(path) : origin === "sampled");
+  const strongest = mostRemoved(masks.filter(isWord));
+  return strongest && strongest.removed >= MOST ? strongest : null;
+}
+
+// Returns the pointers of the values of a JSON text that have no members and items. `null` if the text is not JSON.
+function scalarsOf(text) {
+  const pointers = new Set();
+  const visit = (node) => {
+    const children = node.members?.map(([, child]) => child) ?? node.items;
+    if (children) children.forEach(visit);
+    else pointers.add(node.pointer);
+  };
+  try {
+    visit(parseJson(text));
+    return pointers;
+  } catch (error) {
+    if (!(error instanceof JsonError)) throw error;
+    return null;
+  }
+}
+
+// Describes an override in a sentence.
+export function overrideInWords(entry) {
+  const place = placeOf(entry);
+  const wanted = entry.top.filter((one) => !one.allowed).slice(0, 3).map((one) => `${spelt(one)} (${percent(one.probability)})`);
+  return `${place ? `At ${place}, the` : "The"} constraint forbade ${percent(entry.removed)} of what the model wanted, `
+    + `such as ${wanted.join(", ")}; it got ${spelt(entry)}.`;
 }
 
 // Returns the content before a token. `null` if the token is no content, or if it is a part of a character.
@@ -176,9 +214,10 @@ const hexadecimal = (bytes) => `<${bytes.map((byte) => byte.toString(16).toUpper
 
 function legend() {
   return el("p", { class: "legend hint" },
-    el("span", { class: "token forced", text: "not sampled" }),
-    el("span", { class: "token half", text: "at least 50% removed" }),
-    el("span", { class: "token most", text: "at least 90% removed" }));
+    el("span", { class: "token forced", text: "forced: not chosen by the model" }),
+    el("span", { class: "token half", text: "override: at least 50% removed" }),
+    el("span", { class: "token most", text: "at least 90% removed" }),
+    el("span", { text: "Removed: share of the model's probability that the constraint forbade." }));
 }
 
 function tokenSpan(entry) {
@@ -216,10 +255,12 @@ function figures(entry) {
   ];
   const terms = rows.flatMap(([name, value]) => [el("dt", { text: name }), el("dd", {}, value)]);
   if (!entry.top.length) return [el("dl", {}, ...terms)];
+  const isAmongTop = entry.top.some((one) => one.id === entry.id);
+  const likeliest = isAmongTop ? entry.top : [...entry.top, { ...entry, allowed: true }];
   const table = el("table", { class: "likeliest" },
     el("caption", { text: "Likeliest tokens before the mask" }),
     el("thead", {}, el("tr", {}, ...["Token", "Probability", "Allowed"].map((name) => el("th", { scope: "col", text: name })))),
-    el("tbody", {}, ...entry.top.map((one) => el("tr", { class: one.allowed ? "" : "refused" },
+    el("tbody", {}, ...likeliest.map((one) => el("tr", { class: one.allowed ? "" : "refused" },
       el("td", {}, el("code", { text: spelt(one) }), one.id === entry.id ? " (chosen)" : null),
       el("td", {}, bar(one.probability), el("span", { class: "figure", text: percent(one.probability) })),
       el("td", { text: one.allowed ? "yes" : "no" })))));

@@ -1,7 +1,7 @@
 // The tab for the server: its models and its metrics, read every 2 seconds while the tab is visible.
 
 import { request } from "./api.js";
-import { byId, el, svg } from "./dom.js";
+import { byId, el, percent, svg } from "./dom.js";
 import { byteSize, readModels } from "./models.js";
 
 const PERIOD = 2000;
@@ -83,7 +83,35 @@ function place({ name }) {
   return at < 0 ? ORDER.length : at;
 }
 
+// The figures at the top: each sums the series of all models, as a value or as its growth per second.
+const TILES = [
+  ["Requests waiting", (sum) => figure(sum("formwork_requests_waiting"))],
+  ["Sequences running", (sum) => figure(sum("formwork_requests_running"))],
+  ["Tokens per second", (_, rate) => figure(rate("formwork_completion_tokens_total"))],
+  ["Masks, share of the time", (_, rate) => {
+    const [masks, model] = [rate("formwork_grammar_seconds_total"), rate("formwork_model_seconds_total")];
+    return masks + model > 0 ? percent(masks / (masks + model)) : "–";
+  }],
+  ["Masks, per token", (_, rate) => {
+    const tokens = rate("formwork_completion_tokens_total");
+    return tokens > 0 ? `${figure((1e6 * rate("formwork_grammar_seconds_total")) / tokens)} µs` : "–";
+  }],
+  ["Memory of the process", (sum) => (sum("process_resident_memory_bytes") ? byteSize(sum("process_resident_memory_bytes")) : "–")],
+];
+
+let earlier = null; // The series of the last reading, and its time.
+
+function updateTiles(series, now) {
+  const sumOf = (all) => (name) => all.filter((one) => one.name === name).reduce((total, one) => total + one.value, 0);
+  const sum = sumOf(series);
+  const before = earlier && sumOf(earlier.series);
+  const rate = (name) => (before ? Math.max(0, sum(name) - before(name)) / (now - earlier.now) : 0);
+  byId("tiles").replaceChildren(...TILES.flatMap(([name, of]) => [el("div", {}, el("dt", { text: name }), el("dd", { text: of(sum, rate) }))]));
+  earlier = { series, now };
+}
+
 function update(series, now) {
+  updateTiles(series, now);
   const body = byId("metrics-table").tBodies[0];
   const present = new Set();
   // The label of the model is shown only if it tells series apart.

@@ -4,7 +4,7 @@ const NAME = "formwork.page";
 
 export const DEFAULTS = {
   settings: {
-    model: "", system: "", temperature: "", top_p: "", seed: "", max_tokens: "512",
+    model: "", system: "", temperature: "0.7", top_p: "", seed: "", max_tokens: "512",
     schema_in_prompt: true, masks: true, decisions: false, theme: "system",
   },
   constraint: { kind: "none", texts: {}, tools: "", tool_choice: "auto", explained: "" },

@@ -2,11 +2,13 @@
 
 import { count, el, percent } from "./dom.js";
 import { JsonError, parseJson, placeInWords } from "./json.js";
+import { mostRemoved, overrideInWords } from "./masks.js";
 
-const KINDS = { value: "Options", member: "Next member", end: "Next" };
+const KINDS = { member: "Among the allowed members", end: "Among the end and another item" };
 
-// Returns the tree of an answer, or the reason why it is not JSON. `goTo(pointer)` shows a value's tokens.
+// Returns the tree of an answer, or the reason why it is not JSON. `goTo(entry)` shows a token.
 export function jsonTree({ content: text, masks, decisions }, goTo) {
+  if (!text) return el("p", { class: "hint", text: "The answer has no text." });
   let root;
   try {
     root = parseJson(text);
@@ -43,16 +45,16 @@ function scalar(node, facts, goTo) {
   const note = [describe(node, entries), ...choices(node.pointer, facts)].join(" ");
   const attributes = { class: `scalar ${node.type}`, text: node.text, "data-note": note, "aria-description": note, "data-path": node.pointer };
   if (!entries.length) return el("span", { ...attributes, tabindex: "0" });
-  return el("button", { ...attributes, type: "button", title: "Show the tokens of this value", onclick: () => goTo(node.pointer) });
+  return el("button", { ...attributes, type: "button", title: "Show the tokens of this value in Masks", onclick: () => goTo(mostRemoved(entries)) });
 }
 
 function describe(node, entries) {
   const place = node.pointer || "(root)";
   if (!entries.length) return `${place}: there is no mask view of this value.`;
   const allowed = entries.map((entry) => entry.allowed).filter((number) => typeof number === "number");
-  const most = Math.max(...entries.map((entry) => entry.removed));
-  return `${place}: ${count(entries.length, "token")}, chosen from ${range(allowed)}; `
-    + `the constraint removed up to ${percent(most)}.`;
+  const most = mostRemoved(entries);
+  return `${place}: ${count(entries.length, "token")}, chosen from ${range(allowed)}. `
+    + (most.removed >= 0.5 ? overrideInWords(most) : `The constraint removed up to ${percent(most.removed)} of what the model wanted.`);
 }
 
 // Describes the measured choices at a place.
@@ -62,8 +64,8 @@ function choices(pointer, facts) {
 
 function choice({ kind, probabilities }) {
   const options = probabilities.toSorted((a, b) => b.probability - a.probability)
-    .map((one) => `${option(one, kind)} ${percent(one.probability)} (sampled with ${percent(one.sampled)})`);
-  return `${KINDS[kind] ?? "Options"}: ${options.join(", ")}.`;
+    .map((one) => `${option(one, kind)} ${percent(one.probability)}`);
+  return `${KINDS[kind] ?? "Among the allowed options"}: ${options.join(", ")}.`;
 }
 
 function option({ value, type }, kind) {
