@@ -1,3 +1,4 @@
+use std::borrow::Cow;
 use std::fmt;
 
 use crate::error::display_pointer;
@@ -13,7 +14,7 @@ pub enum Warning {
         /// Name of the keyword.
         keyword: String,
         /// Reason why the keyword has no effect, or a description of how it is read instead.
-        reason: &'static str,
+        reason: Cow<'static, str>,
     },
     /// A member or a branch of a JSON Schema that no value satisfies. No output contains it.
     NeverWritten {

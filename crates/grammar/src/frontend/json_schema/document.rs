@@ -248,7 +248,7 @@ impl<'a> Document<'a> {
 
     fn warn(&mut self, pointer: &str, keyword: &str, reason: &'static str) {
         let (pointer, keyword) = (pointer.to_owned(), keyword.to_owned());
-        self.warnings.push(Warning::Keyword { pointer, keyword, reason });
+        self.warnings.push(Warning::Keyword { pointer, keyword, reason: reason.into() });
     }
 
     /// Returns the maximum nesting depth of a schema.

@@ -1,5 +1,6 @@
 //! Reads subschemas into atoms.
 
+use std::borrow::Cow;
 use std::rc::Rc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -9,6 +10,7 @@ use super::atom::{Atom, AtomId, Refusal, Types};
 use super::contradiction::Marks;
 use super::dialect::{Dialect, Draft};
 use super::document::{Document, DynamicScope};
+use super::types::unknown_keyword;
 use super::{Problem, child_pointer};
 use crate::Warning;
 use crate::error::SchemaProblem;
@@ -325,11 +327,11 @@ impl<'a> Atoms<'a> {
         Problem::new(&self.place(id), "$ref", SchemaProblem::UnsupportedForm { reason })
     }
 
-    pub(super) fn warn(&mut self, keyword: &Keyword<'_>, reason: &'static str) {
+    pub(super) fn warn(&mut self, keyword: &Keyword<'_>, reason: impl Into<Cow<'static, str>>) {
         self.warnings.push(Warning::Keyword {
             pointer: keyword.pointer.clone(),
             keyword: keyword.name.to_owned(),
-            reason,
+            reason: reason.into(),
         });
     }
 
@@ -394,7 +396,7 @@ impl<'a> Atoms<'a> {
             | "$recursiveRef" => self.read_logic(atom, keyword, schema),
             _ if ANNOTATIONS.contains(&keyword.name) => Ok(()),
             _ => {
-                self.warn(keyword, "this keyword is unknown");
+                self.warn(keyword, unknown_keyword(keyword.name));
                 Ok(())
             }
         }

@@ -1,4 +1,6 @@
-//! Suggestions for unknown type names.
+//! Suggestions for unknown names of types and keywords.
+
+use std::borrow::Cow;
 
 use crate::error::SchemaProblem;
 
@@ -30,6 +32,80 @@ fn meant(given: &str) -> Option<&'static str> {
     other.or_else(|| NAMES.into_iter().find(|name| distance(name, &given) <= 2))
 }
 
+/// Keywords that have an effect, except `not`, which `note` resembles.
+const KEYWORDS: [&str; 46] = [
+    "$dynamicRef",
+    "$ref",
+    "additionalItems",
+    "additionalProperties",
+    "allOf",
+    "anyOf",
+    "const",
+    "contains",
+    "dependencies",
+    "dependentRequired",
+    "dependentSchemas",
+    "disallow",
+    "divisibleBy",
+    "else",
+    "enum",
+    "exclusiveMaximum",
+    "exclusiveMinimum",
+    "extends",
+    "format",
+    "items",
+    "maxContains",
+    "maxItems",
+    "maxLength",
+    "maxProperties",
+    "maximum",
+    "minContains",
+    "minItems",
+    "minLength",
+    "minProperties",
+    "minimum",
+    "multipleOf",
+    "nullable",
+    "oneOf",
+    "pattern",
+    "patternProperties",
+    "prefixItems",
+    "properties",
+    "propertyNames",
+    "required",
+    "then",
+    "type",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+    "uniqueItems",
+    "$defs",
+    "definitions",
+];
+
+/// Returns the reason for the warning about an unknown keyword. The reason suggests a keyword if one is
+/// similar.
+pub(super) fn unknown_keyword(given: &str) -> Cow<'static, str> {
+    match meant_keyword(given) {
+        Some(name) => format!("this keyword is unknown (did you mean `{name}`?)").into(),
+        None => "this keyword is unknown".into(),
+    }
+}
+
+fn meant_keyword(given: &str) -> Option<&'static str> {
+    // Shorter names are similar to many others, and no keyword is longer.
+    if !(4..=24).contains(&given.len()) {
+        return None;
+    }
+    let same = |name: &&str| name.eq_ignore_ascii_case(given);
+    // The distance is computed for few keywords, so this takes little time.
+    let similar = |name: &&str| {
+        name.as_bytes().first() == given.as_bytes().first()
+            && name.len().abs_diff(given.len()) <= 2
+            && distance(name, given) <= 2
+    };
+    KEYWORDS.into_iter().find(same).or_else(|| KEYWORDS.into_iter().find(similar))
+}
+
 /// Returns the number of letters to insert, delete or replace to turn `a` into `b`.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
@@ -49,6 +125,27 @@ fn distance(a: &str, b: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn suggests_the_keyword_that_was_meant() {
+        let cases = [
+            ("enmu", Some("enum")),
+            ("tpye", Some("type")),
+            ("requierd", Some("required")),
+            ("maxlength", Some("maxLength")),
+            ("additionalProperty", None),
+            ("minLenght", Some("minLength")),
+            ("ONEOF", Some("oneOf")),
+            ("range", None),
+            ("note", None),
+            ("x-note", None),
+            ("units", None),
+            ("an", None),
+        ];
+        for (given, expected) in cases {
+            assert_eq!(meant_keyword(given), expected, "{given}");
+        }
+    }
 
     #[test]
     fn suggests_the_type_that_was_meant() {
