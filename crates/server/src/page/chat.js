@@ -249,7 +249,9 @@ function showFailure(error) {
   if (error.status === 401) return; // `onUnauthorized` has shown what to do.
   showAlert(error.message);
   const control = controlOf(error.param);
-  if (control) fieldError(control, error.message);
+  if (!control) return;
+  fieldError(control, error.message);
+  control.scrollIntoView({ block: "nearest" });
 }
 
 const CONTROLS = {
