@@ -20,7 +20,7 @@ pub(crate) enum Kind {
     Lark { line: usize, column: usize, source_line: String, problem: LarkProblem },
     #[error("regex, offset {offset}: {problem}")]
     Regex { offset: usize, problem: RegexProblem },
-    #[error("{}: `{keyword}`: {problem}", display_pointer(pointer))]
+    #[error("{}: {}{problem}", display_pointer(pointer), keyword_in_words(keyword))]
     Schema { pointer: String, keyword: String, problem: SchemaProblem },
     #[error("no output can satisfy the grammar{}", cannot_end(rules))]
     EmptyLanguage { rules: Vec<Origin> },
@@ -142,6 +142,11 @@ pub(crate) enum TagProblem {
     NoTag,
     #[error("{error}")]
     Content { error: Box<GrammarError> },
+}
+
+/// Names a keyword before its problem. A schema as a whole has none.
+fn keyword_in_words(keyword: &str) -> String {
+    if keyword.is_empty() { String::new() } else { format!("`{keyword}`: ") }
 }
 
 /// Problem at an offset of a regular expression.
