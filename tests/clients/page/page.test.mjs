@@ -114,11 +114,20 @@ test("structural tags, and their fault", () =>
         await status.and(page.locator("[data-state=ok]")).waitFor();
         const answer = await send(page, "Is water wet?");
         assert.match(await (await view(answer, "text")).innerText(), /^<a>(yes|no)<\/a>$/);
-        for (const example of await page.locator("#constraint-example option").all()) {
-            await page.selectOption("#constraint-example", await example.getAttribute("value"));
-            await page.click("#insert-example");
-            await page.locator("#constraint-status[data-state=checking]").waitFor();
-            await page.locator("#constraint-status:is([data-state=ok], [data-state=warning])").waitFor();
+    }));
+
+test("every example can be enforced", () =>
+    visit(server.url, async (page) => {
+        const kinds = await page.locator("#constraint-kind option").evaluateAll((options) => options.map(({ value }) => value));
+        for (const kind of kinds) {
+            await page.selectOption("#constraint-kind", kind);
+            for (const example of await page.locator("#constraint-example option").all()) {
+                await page.selectOption("#constraint-example", await example.getAttribute("value"));
+                await page.click("#insert-example");
+                await page.locator("#constraint-status[data-state=checking]").waitFor();
+                await page.locator("#constraint-status:is([data-state=ok], [data-state=error])").waitFor();
+                assert.equal(await page.locator("#constraint-status").getAttribute("data-state"), "ok", `${kind}`);
+            }
         }
     }));
 
