@@ -103,8 +103,10 @@ def test_errors_are_exceptions(model: formwork.Model) -> None:
 
 
 def test_ctrl_c_ends_a_generation(model_path: str) -> None:
+    # A program that was started in the background may ignore the signal.
     program = f"""
-import _thread, threading, formwork
+import _thread, signal, threading, formwork
+signal.signal(signal.SIGINT, signal.default_int_handler)
 model = formwork.Model({model_path!r}, ctx=2048)
 threading.Timer(0.5, _thread.interrupt_main).start()
 try:
