@@ -17,8 +17,8 @@ pub fn exp(x: f32) -> f32 {
     let moved = fma(x, std::f32::consts::LOG2_E, MIDDLE);
     let n = moved - MIDDLE;
     let r = fma(n, -LN_2_LOW, fma(n, -LN_2_HIGH, x));
-    // Written out, because loops around a loop vectorise only if the compiler unrolls the inner one. It does not when
-    // it optimises for size.
+    // Written out: a loop around another loop vectorises only if the compiler unrolls the inner one,
+    // which it does not do if it optimises for size.
     let mut series = fma(1.0 / 5040.0, r, 1.0 / 720.0);
     series = fma(series, r, 1.0 / 120.0);
     series = fma(series, r, 1.0 / 24.0);

@@ -153,10 +153,11 @@ impl Served {
             let close = tokenizer.encode(&close, EncodeOptions { special: true, bos: false });
             request.reasoning = Some(Reasoning { budget, close: close.map_err(Kind::Prompt)? });
         }
+        let is_json = chat.format.as_ref().is_some_and(|format| is_json(&format.part));
+        // The places of JSON text need no grammar.
+        let needs_grammar = chat.decisions.is_some() || chat.mask_view.is_some() && !is_json;
         let constraint = match &chat.format {
-            Some(format) if chat.decisions.is_some() || chat.mask_view.is_some() => {
-                Some(self.constraint(format, chat.undeclared, compiling)?)
-            }
+            Some(format) if needs_grammar => Some(self.constraint(format, chat.undeclared, compiling)?),
             _ => None,
         };
         let grammar = constraint.as_ref().map(Constraint::grammar);
@@ -166,7 +167,6 @@ impl Served {
             }
             _ => None,
         };
-        let is_json = chat.format.as_ref().is_some_and(|format| is_json(&format.part));
         let places = chat.mask_view.map(|_| Places::new(is_json, grammar));
         request.reports_tokens = choices.is_some();
         let json_calls = reading.json_calls;
