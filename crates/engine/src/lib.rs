@@ -47,6 +47,7 @@ mod engine;
 mod error;
 mod event;
 mod handle;
+mod lanes;
 mod lookup;
 mod mask_view;
 mod outbox;

@@ -67,8 +67,7 @@ impl Chosen {
     pub(crate) fn view(&self, token: TokenId, softmax: &Softmax<'_>, top: usize) -> TokenMask {
         let mask = self.mask.as_deref();
         let is_allowed = |token: TokenId| mask.is_none_or(|mask| mask.contains(token));
-        let forbidden = || softmax.tokens().filter(|(token, _)| !is_allowed(*token));
-        let removed = mask.map_or(0.0, |_| softmax.sum(forbidden().map(|(_, logit)| logit)));
+        let removed = mask.map_or(0.0, |mask| softmax.forbidden(mask));
         let masked = |(token, logit)| MaskedToken {
             token,
             probability: softmax.logprob(logit).exp(),
@@ -81,7 +80,7 @@ impl Chosen {
                 (origin, _) => origin,
             },
             allowed: mask.map(TokenSet::count),
-            probability: softmax.sum(softmax.logit(token)),
+            probability: softmax.logit(token).map_or(0.0, |logit| softmax.logprob(logit).exp()),
             removed,
             top: softmax.likeliest(top).into_iter().map(masked).collect(),
         }

@@ -1,7 +1,9 @@
-use formwork_lm::{exp, masked};
+use formwork_kernels::unscaled_softmax;
+use formwork_lm::masked;
 use formwork_vocab::{TokenId, TokenSet};
 
 use crate::error::{RequestError, Setting};
+use crate::lanes::{largest, total};
 
 /// Settings for choosing the next token from the logits.
 ///
@@ -164,10 +166,7 @@ impl Sampling {
         if best == f32::NEG_INFINITY {
             return None;
         }
-        for weight in &mut weights {
-            let probability = exp((*weight - best) / self.temperature);
-            *weight = if *weight > f32::NEG_INFINITY { probability } else { 0.0 };
-        }
+        unscaled_softmax(&mut weights, best, self.temperature);
         Some(weights)
     }
 
@@ -231,21 +230,6 @@ fn argmax(logits: &[f32], mask: Option<&TokenSet>) -> Option<TokenId> {
     best
 }
 
-/// Returns the largest number, or negative infinity if there is none. Uses lanes so that the
-/// compiler can vectorise the loop.
-fn largest(values: &[f32]) -> f32 {
-    const LANES: usize = 16;
-    let larger = |a: f32, b: f32| if b > a { b } else { a };
-    let mut lanes = [f32::NEG_INFINITY; LANES];
-    let (whole, rest) = values.as_chunks::<LANES>();
-    for values in whole {
-        for (lane, &value) in lanes.iter_mut().zip(values) {
-            *lane = larger(*lane, value);
-        }
-    }
-    rest.iter().copied().chain(lanes).fold(f32::NEG_INFINITY, larger)
-}
-
 /// Returns the candidates with a positive weight of at least `least`.
 fn not_lighter(weights: &[f32], least: f32) -> Vec<Candidate> {
     /// Number of weights compared at a time.
@@ -271,19 +255,6 @@ fn heaviest(weights: &[f32], is_enough: impl Fn(&[Candidate]) -> bool) -> Vec<Ca
         }
     }
     not_lighter(weights, 0.0)
-}
-
-/// Returns the sum of the weights. Uses lanes so that the compiler can vectorise the loop.
-fn total(weights: &[f32]) -> f64 {
-    const LANES: usize = 8;
-    let mut lanes = [0f64; LANES];
-    let (whole, rest) = weights.as_chunks::<LANES>();
-    for weights in whole {
-        for (lane, &weight) in lanes.iter_mut().zip(weights) {
-            *lane += f64::from(weight);
-        }
-    }
-    lanes.into_iter().chain(rest.iter().copied().map(f64::from)).sum()
 }
 
 fn total_of(candidates: &[Candidate]) -> f64 {

@@ -193,6 +193,7 @@ mod attention;
 mod bounds;
 mod dequantize;
 mod encoding;
+mod exp;
 mod f16_as_i16;
 mod float;
 mod format;
@@ -203,6 +204,7 @@ mod layout;
 mod legacy;
 mod matrix_mut;
 mod memory;
+mod multiply_add;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 mod nvfp4;
@@ -229,12 +231,14 @@ pub use self::attention::{
 pub use self::bounds::{Bounds, CoarseQuery};
 pub use self::dequantize::{GroupShape, WeightGroup, dequantize, each_group, group_shape};
 pub use self::encoding::{Encoding, Operand};
+pub use self::exp::{exp, exp_with, unscaled_softmax};
 pub use self::f16_as_i16::Q16Block;
 pub use self::float::dot as dot_f32;
 pub use self::format::GROUP;
 pub use self::layout::TILE_ROWS;
 pub use self::matrix_mut::MatrixMut;
 pub use self::memory::zeroed_memory;
+pub use self::multiply_add::{AsBuilt, Fused, MultiplyAdd};
 pub use self::packed::{PackedRows, pack};
 pub use self::packing::Packing;
 pub use self::pool::{Pool, Slot};
@@ -246,7 +250,7 @@ pub use self::tier::Tier;
 /// Returns `a * b + c`, fused if the target has an instruction for it.
 #[inline(always)]
 pub fn fma(a: f32, b: f32, c: f32) -> f32 {
-    if cfg!(any(target_feature = "fma", target_arch = "aarch64")) { a.mul_add(b, c) } else { a * b + c }
+    AsBuilt::multiply_add(a, b, c)
 }
 
 #[cfg(test)]

@@ -56,6 +56,9 @@ pub(crate) use with_tier;
 /// each `f32::mul_add` calls a function. Both versions compute the same bits, because the compiler neither
 /// fuses nor reorders floating-point operations.
 ///
+/// With `::<_>` after its name, the function gets the way to compute `a * b + c` as its type parameter: a
+/// [`MultiplyAdd`](crate::MultiplyAdd). The two versions then differ by rounding.
+///
 /// The called function and all functions in its loops must be `#[inline(always)]`. Otherwise they are compiled
 /// for the oldest processor, even if they are closures.
 ///
@@ -73,10 +76,18 @@ pub(crate) use with_tier;
 #[cfg(target_arch = "x86_64")]
 #[macro_export]
 macro_rules! vectorised {
-    ($loops:ident($($name:ident: $type:ty),+) $(-> $output:ty)?) => {{
+    ($loops:ident($($name:ident: $type:ty),+) $(-> $output:ty)?) => {
+        $crate::vectorised!(@ $loops, $loops, ($($name: $type),+) $(-> $output)?)
+    };
+    ($loops:ident::<_>($($name:ident: $type:ty),+) $(-> $output:ty)?) => {
+        $crate::vectorised!(
+            @ $loops::<$crate::Fused>, $loops::<$crate::AsBuilt>, ($($name: $type),+) $(-> $output)?
+        )
+    };
+    (@ $fused:expr, $as_built:expr, ($($name:ident: $type:ty),+) $(-> $output:ty)?) => {{
         #[target_feature(enable = "avx2,fma,f16c")]
         fn for_avx2($($name: $type),+) $(-> $output)? {
-            $loops($($name),+)
+            $fused($($name),+)
         }
         if $crate::Tier::best() >= $crate::Tier::Avx2 {
             // SAFETY: the tier is only used if the processor has its instructions.
@@ -85,7 +96,7 @@ macro_rules! vectorised {
                 for_avx2($($name),+)
             }
         } else {
-            $loops($($name),+)
+            $as_built($($name),+)
         }
     }};
 }
@@ -96,6 +107,9 @@ macro_rules! vectorised {
 macro_rules! vectorised {
     ($loops:ident($($name:ident: $type:ty),+) $(-> $output:ty)?) => {
         $loops($($name),+)
+    };
+    ($loops:ident::<_>($($name:ident: $type:ty),+) $(-> $output:ty)?) => {
+        $loops::<$crate::AsBuilt>($($name),+)
     };
 }
 

@@ -10,14 +10,12 @@
 mod abilities;
 mod chat;
 mod error;
-mod exp;
 mod model;
 mod scripted;
 
 pub use abilities::{Abilities, EmbeddingProfile, EncodedText, Pooling, Ranking};
 pub use chat::{ChatInput, ChatTemplate, Message, TemplateError};
 pub use error::ModelError;
-pub use exp::exp;
 pub use model::{AdapterId, Batch, LanguageModel, Logits, Role, Run, SequenceId, Wanted, masked};
 pub use scripted::ScriptedModel;
 

@@ -6,8 +6,7 @@
 
 use std::f32::consts::FRAC_1_SQRT_2;
 
-use formwork_kernels::{Team, dot_f32, fma, vectorised};
-use formwork_lm::exp;
+use formwork_kernels::{AsBuilt, MultiplyAdd, Team, dot_f32, exp, exp_with, vectorised};
 
 use crate::spec::{Activation, ModelSpec, NormKind};
 use crate::weights::Norm;
@@ -126,21 +125,21 @@ pub(crate) fn add_scaled(team: &Team, rows: &mut [f32], other: &[f32], scale: f3
 /// Computes `gate = f(gate) * up`, where `f` is the activation. [`Activation::ClampedSwiglu`] also
 /// clamps `up` and adds 1 to it.
 pub(crate) fn gated(activation: Activation, gate: &mut [f32], up: &[f32]) {
-    vectorised!(gated_loops(activation: Activation, gate: &mut [f32], up: &[f32]));
+    vectorised!(gated_loops::<_>(activation: Activation, gate: &mut [f32], up: &[f32]));
 }
 
 #[inline(always)]
-fn gated_loops(activation: Activation, gate: &mut [f32], up: &[f32]) {
+fn gated_loops<M: MultiplyAdd>(activation: Activation, gate: &mut [f32], up: &[f32]) {
     match activation {
         Activation::Silu => {
             for (g, u) in gate.iter_mut().zip(up) {
-                *g = silu(*g) * u;
+                *g = silu_with::<M>(*g) * u;
             }
         }
         Activation::ClampedSwiglu { limit } => {
             for (g, u) in gate.iter_mut().zip(up) {
                 let (clamped, u) = (g.min(limit), u.clamp(-limit, limit));
-                *g = clamped / (1.0 + exp(-SWIGLU_ALPHA * clamped)) * (u + 1.0);
+                *g = clamped / (1.0 + exp_with::<M>(-SWIGLU_ALPHA * clamped)) * (u + 1.0);
             }
         }
         Activation::ReluSquared => {
@@ -150,14 +149,14 @@ fn gated_loops(activation: Activation, gate: &mut [f32], up: &[f32]) {
         }
         Activation::Gelu | Activation::PlainGelu => {
             for (g, u) in gate.iter_mut().zip(up) {
-                *g = gelu(*g) * u;
+                *g = gelu_with::<M>(*g) * u;
             }
         }
         Activation::GeluTanh => {
             for (g, u) in gate.iter_mut().zip(up) {
                 // 0.5 (1 + tanh z) is the logistic function of 2z.
-                let z = SQRT_2_OVER_PI * *g * fma(0.044_715 * *g, *g, 1.0);
-                *g = *g / (1.0 + exp(-2.0 * z)) * u;
+                let z = SQRT_2_OVER_PI * *g * M::multiply_add(0.044_715 * *g, *g, 1.0);
+                *g = *g / (1.0 + exp_with::<M>(-2.0 * z)) * u;
             }
         }
     }
@@ -165,14 +164,14 @@ fn gated_loops(activation: Activation, gate: &mut [f32], up: &[f32]) {
 
 /// Computes `gate = f(gate)`, where `f` is an activation without an up projection.
 pub(crate) fn ungated(activation: Activation, gate: &mut [f32]) {
-    vectorised!(ungated_loops(activation: Activation, gate: &mut [f32]));
+    vectorised!(ungated_loops::<_>(activation: Activation, gate: &mut [f32]));
 }
 
 #[inline(always)]
-fn ungated_loops(activation: Activation, gate: &mut [f32]) {
+fn ungated_loops<M: MultiplyAdd>(activation: Activation, gate: &mut [f32]) {
     if activation == Activation::PlainGelu {
         for x in gate {
-            *x = gelu(*x);
+            *x = gelu_with::<M>(*x);
         }
     } else {
         for x in gate {
@@ -182,22 +181,26 @@ fn ungated_loops(activation: Activation, gate: &mut [f32]) {
 }
 
 /// Returns `x · Φ(x)`, where Φ is the distribution function of the normal distribution.
-#[inline(always)]
 pub(crate) fn gelu(x: f32) -> f32 {
-    0.5 * x * (1.0 + erf(x * FRAC_1_SQRT_2))
+    gelu_with::<AsBuilt>(x)
+}
+
+#[inline(always)]
+fn gelu_with<M: MultiplyAdd>(x: f32) -> f32 {
+    0.5 * x * (1.0 + erf::<M>(x * FRAC_1_SQRT_2))
 }
 
 /// Returns the error function of `x`, with an error of at most 2e-7. This is formula 7.1.26 in
 /// Abramowitz and Stegun, Handbook of Mathematical Functions.
 #[inline(always)]
-fn erf(x: f32) -> f32 {
+fn erf<M: MultiplyAdd>(x: f32) -> f32 {
     let magnitude = x.abs();
-    let t = 1.0 / fma(0.327_591_1, magnitude, 1.0);
+    let t = 1.0 / M::multiply_add(0.327_591_1, magnitude, 1.0);
     let mut polynomial = 1.061_405_4;
     for coefficient in [-1.453_152_1, 1.421_413_8, -0.284_496_72, 0.254_829_6] {
-        polynomial = fma(polynomial, t, coefficient);
+        polynomial = M::multiply_add(polynomial, t, coefficient);
     }
-    let value = 1.0 - polynomial * t * exp(-magnitude * magnitude);
+    let value = 1.0 - polynomial * t * exp_with::<M>(-magnitude * magnitude);
     value.copysign(x)
 }
 
@@ -230,9 +233,13 @@ pub(crate) struct Softmax {
 }
 
 /// Returns the logistic function of `x`: 1 / (1 + e^-x).
-#[inline(always)]
 pub(crate) fn sigmoid(x: f32) -> f32 {
-    1.0 / (1.0 + exp(-x))
+    sigmoid_with::<AsBuilt>(x)
+}
+
+#[inline(always)]
+fn sigmoid_with<M: MultiplyAdd>(x: f32) -> f32 {
+    1.0 / (1.0 + exp_with::<M>(-x))
 }
 
 /// Returns `max(x, 0)²`.
@@ -244,8 +251,8 @@ pub(crate) fn relu_squared(x: f32) -> f32 {
 
 /// Returns `x · σ(x)`.
 #[inline(always)]
-pub(crate) fn silu(x: f32) -> f32 {
-    x / (1.0 + exp(-x))
+fn silu_with<M: MultiplyAdd>(x: f32) -> f32 {
+    x / (1.0 + exp_with::<M>(-x))
 }
 
 /// Returns `ln(1 + e^x)`.
@@ -257,50 +264,50 @@ pub(crate) fn softplus(x: f32) -> f32 {
 
 /// Replaces each value `x` by `silu(x)`.
 pub(crate) fn silu_in_place(values: &mut [f32]) {
-    vectorised!(silu_in_place_loops(values: &mut [f32]));
+    vectorised!(silu_in_place_loops::<_>(values: &mut [f32]));
 }
 
 #[inline(always)]
-fn silu_in_place_loops(values: &mut [f32]) {
+fn silu_in_place_loops<M: MultiplyAdd>(values: &mut [f32]) {
     for x in values {
-        *x = silu(*x);
+        *x = silu_with::<M>(*x);
     }
 }
 
 /// Multiplies each value by the logistic function of its gate.
 pub(crate) fn gate_by_sigmoid(values: &mut [f32], gates: &[f32]) {
-    vectorised!(gate_by_sigmoid_loops(values: &mut [f32], gates: &[f32]));
+    vectorised!(gate_by_sigmoid_loops::<_>(values: &mut [f32], gates: &[f32]));
 }
 
 #[inline(always)]
-fn gate_by_sigmoid_loops(values: &mut [f32], gates: &[f32]) {
+fn gate_by_sigmoid_loops<M: MultiplyAdd>(values: &mut [f32], gates: &[f32]) {
     for (value, gate) in values.iter_mut().zip(gates) {
-        *value *= sigmoid(*gate);
+        *value *= sigmoid_with::<M>(*gate);
     }
 }
 
 /// Multiplies each value by `silu` of its gate.
 pub(crate) fn gate_by_silu(values: &mut [f32], gates: &[f32]) {
-    vectorised!(gate_by_silu_loops(values: &mut [f32], gates: &[f32]));
+    vectorised!(gate_by_silu_loops::<_>(values: &mut [f32], gates: &[f32]));
 }
 
 #[inline(always)]
-fn gate_by_silu_loops(values: &mut [f32], gates: &[f32]) {
+fn gate_by_silu_loops<M: MultiplyAdd>(values: &mut [f32], gates: &[f32]) {
     for (value, gate) in values.iter_mut().zip(gates) {
-        *value *= silu(*gate);
+        *value *= silu_with::<M>(*gate);
     }
 }
 
 /// Replaces `scores` by their softmax: weights that sum to 1.
 pub(crate) fn softmax(scores: &mut [f32]) -> Softmax {
-    vectorised!(softmax_loops(scores: &mut [f32]) -> Softmax)
+    vectorised!(softmax_loops::<_>(scores: &mut [f32]) -> Softmax)
 }
 
 #[inline(always)]
-fn softmax_loops(scores: &mut [f32]) -> Softmax {
+fn softmax_loops<M: MultiplyAdd>(scores: &mut [f32]) -> Softmax {
     let most = by_lanes(scores, f32::NEG_INFINITY, |most, score| if score > most { score } else { most });
     for score in scores.iter_mut() {
-        *score = exp(*score - most);
+        *score = exp_with::<M>(*score - most);
     }
     let sum = by_lanes(scores, 0.0, |sum, weight| sum + weight);
     scale(scores, 1.0 / sum);

@@ -1,7 +1,6 @@
 //! Blocks with a linear recurrence: the gated delta rule and Mamba2.
 
-use formwork_kernels::{COLUMNS, Recurrence, Vectors, advance, dot_f32};
-use formwork_lm::exp;
+use formwork_kernels::{COLUMNS, Recurrence, Vectors, advance, dot_f32, exp};
 
 use super::convolution::{After, Columns};
 use super::layer::{Pass, Segment};

@@ -2,8 +2,7 @@
 
 use std::ops::Range;
 
-use formwork_kernels::{KvBlock, Prefetch, Query, add_values, key_products};
-use formwork_lm::exp;
+use formwork_kernels::{KvBlock, Prefetch, Query, add_values, exp, key_products};
 use smallvec::SmallVec;
 
 use super::Piece;
