@@ -49,15 +49,15 @@ macro_rules! with_tier {
 }
 pub(crate) use with_tier;
 
-/// Calls a function of plain loops. If this processor has AVX2, they are compiled for its vectors and fused
-/// multiply-adds.
+/// Calls a function of plain loops. On a processor with AVX2 or AVX-512, they are compiled for its vectors and
+/// fused multiply-adds.
 ///
 /// A build assumes the oldest processor of its target. On x86-64, plain loops then use vectors of 16 bytes, and
-/// each `f32::mul_add` calls a function. Both versions compute the same bits, because the compiler neither
+/// each `f32::mul_add` calls a function. All versions compute the same bits, because the compiler neither
 /// fuses nor reorders floating-point operations.
 ///
 /// With `::<_>` after its name, the function gets the way to compute `a * b + c` as its type parameter: a
-/// [`MultiplyAdd`](crate::MultiplyAdd). The two versions then differ by rounding.
+/// [`MultiplyAdd`](crate::MultiplyAdd). Versions with and without fused operations then differ by rounding.
 ///
 /// The called function and all functions in its loops must be `#[inline(always)]`. Otherwise they are compiled
 /// for the oldest processor, even if they are closures.
@@ -89,14 +89,19 @@ macro_rules! vectorised {
         fn for_avx2($($name: $type),+) $(-> $output)? {
             $fused($($name),+)
         }
-        if $crate::Tier::best() >= $crate::Tier::Avx2 {
-            // SAFETY: the tier is only used if the processor has its instructions.
-            #[allow(unsafe_code, reason = "a function for newer processors needs their instructions")]
-            unsafe {
-                for_avx2($($name),+)
-            }
-        } else {
+        #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl")]
+        fn for_avx512($($name: $type),+) $(-> $output)? {
+            $fused($($name),+)
+        }
+        let tier = $crate::Tier::best();
+        if tier < $crate::Tier::Avx2 {
             $as_built($($name),+)
+        } else {
+            // SAFETY: the tier is only used if the processor has its instructions.
+            #[allow(unsafe_code, reason = "functions for newer processors need their instructions")]
+            unsafe {
+                if tier < $crate::Tier::Avx512Vnni { for_avx2($($name),+) } else { for_avx512($($name),+) }
+            }
         }
     }};
 }

@@ -17,6 +17,7 @@ use bytemuck::{cast_slice, cast_slice_mut};
 use super::POSITIONS;
 use crate::activation::{inverse, largest, nearest};
 use crate::format::each;
+use crate::vectorised;
 
 /// Two 16-bit integers. One instruction multiplies two pairs and adds the two products. In keys, a
 /// pair is two neighbouring elements; in values, it is the same element at two neighbouring
@@ -240,13 +241,7 @@ impl Levels {
     }
 
     pub(super) fn of_key(values: &[f32]) -> Self {
-        let most = f32::from_bits(largest(values));
-        // A magnitude below the normal floats has no inverse. The step is then the smallest normal
-        // float.
-        let norm = inverse(most).map_or(most, |inverse| {
-            most * by_lanes(values, |value| value * inverse * (value * inverse)).sqrt()
-        });
-        Self::new((norm / NORM).max(most / LARGEST))
+        Self::new(vectorised!(step_of_key(values: &[f32]) -> f32))
     }
 
     pub(super) fn of_value(values: &[f32]) -> Self {
@@ -270,6 +265,17 @@ impl Levels {
             *word = nearest(value * inverse) as i16;
         }
     }
+}
+
+/// Returns the least step for the levels of a key.
+#[inline(always)]
+fn step_of_key(values: &[f32]) -> f32 {
+    let most = f32::from_bits(largest(values));
+    // A magnitude below the normal floats has no inverse. The step is then the smallest normal
+    // float.
+    let norm = inverse(most)
+        .map_or(most, |inverse| most * by_lanes(values, |value| value * inverse * (value * inverse)).sqrt());
+    (norm / NORM).max(most / LARGEST)
 }
 
 /// Returns the sum of `of(value)` over all values, as [`LANES`] partial sums that are added at the
