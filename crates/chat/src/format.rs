@@ -64,6 +64,16 @@ pub(crate) struct Tags {
     pub(crate) closes_alone: bool,
 }
 
+/// Mark of the start of the content of an answer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ContentMark {
+    /// Text directly before the content, besides white space.
+    pub before: String,
+    /// Text that the answer begins with if it has the mark. An answer without this text begins with its content.
+    /// `None` if each answer has the mark.
+    pub begins: Option<String>,
+}
+
 /// Presence of thoughts at the start of an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Thoughts {
@@ -146,6 +156,23 @@ impl ChatFormat {
             (None, Some(_)) => String::new(),
             (None, None) => self.calls.content_open.clone(),
         }
+    }
+
+    /// Returns what marks the start of the content of an answer to `prompt`. Returns `None` if the answer begins
+    /// with its content.
+    pub fn content_mark(&self, prompt: &str, thoughts: Thoughts) -> Option<ContentMark> {
+        let open = self.content_open(prompt);
+        if !open.is_empty() {
+            return Some(ContentMark { before: open, begins: None });
+        }
+        let tags = self.thoughts.as_ref()?;
+        let open = || tags.open.text().trim().to_owned();
+        let begins = match thoughts {
+            Thoughts::Begun => None,
+            Thoughts::Possible => (!tags.closes_alone).then(open),
+            Thoughts::None | Thoughts::InContent => return None,
+        };
+        Some(ContentMark { before: tags.close.text().trim().to_owned(), begins })
     }
 
     /// Returns the text between the end of thoughts and content.

@@ -34,7 +34,7 @@ mod turns;
 
 pub use answer::Content;
 pub use describe::Description;
-pub use format::{ChatFormat, Thoughts};
+pub use format::{ChatFormat, ContentMark, Thoughts};
 pub use probe::JsonReason;
 pub use reader::{Delta, Reader};
 pub use tool::{CustomInput, Tool, Tools};

@@ -78,7 +78,7 @@ impl ShapeSource {
     /// Returns true if the outputs are JSON text.
     pub(crate) fn is_json(&self) -> bool {
         match self {
-            Self::Part(part) => formwork_server::is_json(part),
+            Self::Part(part) => part.is_json(),
             Self::Fields { .. } => true,
         }
     }

@@ -182,6 +182,13 @@ impl Definition {
         gbnf::gbnf(self, usize::MAX)
     }
 
+    /// Returns what [`gbnf`](Self::gbnf) returns, or `None` if it is longer than `bytes`. Takes memory in proportion
+    /// to `bytes` and to the definition.
+    pub fn gbnf_within(&self, bytes: usize) -> Option<String> {
+        let source = gbnf::gbnf(self, bytes);
+        (source.len() <= bytes).then_some(source)
+    }
+
     /// Returns a prompt template that shows a model the structure to write. The placeholders are
     /// described in `grammars/fields/README.md` of the repository.
     ///

@@ -103,7 +103,7 @@ pub use format::Format;
 pub use schema::SchemaOptions;
 pub use template::TemplateOptions;
 pub use validate::Invalid;
-pub use weights::Weights;
+pub use weights::{Lead, Weights};
 
 /// Runs the example of the README as a test.
 #[cfg(doctest)]

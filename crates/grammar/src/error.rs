@@ -278,6 +278,14 @@ impl GrammarError {
         }
     }
 
+    /// Returns the offset in bytes of an error in a regular expression. Returns `None` for all other errors.
+    pub const fn offset(&self) -> Option<usize> {
+        match self.0 {
+            Kind::Regex { offset, .. } => Some(offset),
+            _ => None,
+        }
+    }
+
     /// Returns the GBNF or Lark source line with the error, and below it a line with a caret under the
     /// column. Returns `None` if the error is not in such a source.
     ///

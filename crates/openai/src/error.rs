@@ -1,3 +1,4 @@
+use formwork_fields::FieldsError;
 use formwork_json::JsonError;
 use thiserror::Error;
 
@@ -91,6 +92,10 @@ pub(crate) enum Problem {
     )]
     NoFormat,
     #[error("{0}")]
+    Definition(#[source] FieldsError),
+    #[error("the grammar of the definition is longer than the limit of {limit} bytes")]
+    DefinitionTooLarge { limit: usize },
+    #[error("{0}")]
     EmbeddedJson(#[source] JsonError),
     #[error("cannot be combined with `{other}`")]
     Conflict { other: &'static str },
@@ -127,6 +132,14 @@ impl RequestError {
         match &self.0 {
             Kind::Field { param, .. } => Some(param),
             Kind::Syntax(_) | Kind::NotAnObject { .. } => None,
+        }
+    }
+
+    /// Returns the error in a definition of fields, if it is the cause.
+    pub const fn definition(&self) -> Option<&FieldsError> {
+        match &self.0 {
+            Kind::Field { problem: Problem::Definition(source), .. } => Some(source),
+            _ => None,
         }
     }
 

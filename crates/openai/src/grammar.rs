@@ -134,9 +134,11 @@ pub struct GrammarProblem {
     pub pointer: Option<String>,
     /// Keyword that causes the problem, in a JSON Schema.
     pub keyword: Option<String>,
-    /// Line of the problem, starting at 1, in a GBNF or Lark grammar.
+    /// Offset in bytes of the problem, in a regular expression.
+    pub offset: Option<usize>,
+    /// Line of the problem, starting at 1, in a GBNF or Lark grammar or in the text of a definition.
     pub line: Option<usize>,
-    /// Column of the problem, starting at 1, in a GBNF or Lark grammar.
+    /// Column of the problem, starting at 1, in a GBNF or Lark grammar or in the text of a definition.
     pub column: Option<usize>,
     /// Line of the GBNF or Lark grammar that contains the problem, followed by a line with a caret below
     /// the problem.

@@ -42,7 +42,9 @@ impl DecisionScope {
         };
         match format {
             None => Err(at.error(Problem::NoFormat)),
-            Some(Format { part: Part::Tags(_), field }) => Err(at.error(Problem::Conflict { other: field })),
+            Some(Format { part: Part::Tags(_), field, .. }) => {
+                Err(at.error(Problem::Conflict { other: field }))
+            }
             Some(_) => Ok(Some(scope)),
         }
     }

@@ -10,10 +10,11 @@ use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use formwork_engine::{Finish, Generation, Output, TokenLogprob};
+use formwork_fields::Lead;
 use formwork_grammar::Constraint;
 use formwork_openai::{
-    ChunkUsage, Completion, CompletionChoice, CompletionPrompt, CompletionRequest, FinishReason, TokenMask,
-    Usage,
+    ChunkUsage, Completion, CompletionChoice, CompletionPrompt, CompletionRequest, FinishReason, Format,
+    TokenMask, Usage,
 };
 use formwork_vocab::tokenizer::EncodeOptions;
 use formwork_vocab::{TokenId, Tokenizer, Vocabulary};
@@ -25,7 +26,6 @@ use crate::body::JsonBody;
 use crate::error::{ApiError, Kind};
 use crate::ignored::with_ignored;
 use crate::mask_view::MaskViews;
-use crate::output_decisions::is_json;
 use crate::places::Places;
 use crate::prepare;
 use crate::tokens::check_tokens;
@@ -106,6 +106,10 @@ impl Started {
             }
             let mut engine = prepare::engine_request(tokens, &request.parameters, options);
             engine.constraint = constraint.cloned();
+            engine.guide = request
+                .format
+                .as_ref()
+                .and_then(|format| prepare::guide(format, tokenizer.vocabulary(), Lead::default()));
             let is_short = constraint.is_none() && !request.parameters.unlimited;
             engine.max_tokens = engine.max_tokens.or_else(|| is_short.then_some(MAX_TOKENS));
             let chooses = request.best_of > request.parameters.n;
@@ -119,7 +123,7 @@ impl Started {
             let refused = |error| prepare::refused(error, &request.parameters, request.format.as_ref());
             generations.extend(started.map_err(|error| refused(error).about_prompt())?);
         }
-        let is_json = request.format.as_ref().is_some_and(|format| is_json(&format.part));
+        let is_json = request.format.as_ref().is_some_and(Format::is_json);
         let places = request.mask_view.map(|_| Places::new(is_json, constraint.map(Constraint::grammar)));
         Ok(Self { served, request, echoes, firsts, places, generations })
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
+use formwork_fields::FieldsError;
 use formwork_grammar::{Constraint, Grammar, GrammarError, Undeclared, Warning};
 use formwork_openai::{
     Format, GrammarCheck, GrammarExplanation, GrammarNote, GrammarProblem, GrammarRequest, GrammarSamples,
@@ -23,7 +24,13 @@ pub(crate) async fn check(
     State(app): State<App>,
     JsonBody(body): JsonBody,
 ) -> Result<Json<GrammarCheck>, ApiError> {
-    let subject = Subject::find(&app, GrammarRequest::check(&body)?).await?;
+    let request = GrammarRequest::check(&body);
+    if let Err(error) = &request
+        && let Some(fault) = error.definition()
+    {
+        return Ok(Json(refused(definition_problem(fault))));
+    }
+    let subject = Subject::find(&app, request?).await?;
     app.compile(move |compiling| {
         Ok(Json(match subject.compile(compiling) {
             Ok(compiled) => passed(&compiled),
@@ -188,9 +195,25 @@ fn problem(error: &GrammarError, field: &str) -> GrammarProblem {
         problem: error.problem(),
         pointer: error.pointer().map(str::to_owned),
         keyword: error.keyword().map(str::to_owned),
+        offset: error.offset(),
         line,
         column,
         excerpt: error.excerpt(),
+    }
+}
+
+fn definition_problem(error: &FieldsError) -> GrammarProblem {
+    let (line, column) = error.line_column().unzip();
+    GrammarProblem {
+        param: "fields".to_owned(),
+        message: error.to_string(),
+        problem: error.to_string(),
+        pointer: None,
+        keyword: None,
+        offset: None,
+        line,
+        column,
+        excerpt: None,
     }
 }
 

@@ -80,7 +80,7 @@ pub use error::{ApiError, AppError, LoadError};
 pub use local::LocalBackend;
 pub use mask_view::MaskViews;
 pub use output_decisions::{
-    DECISION_BATCH, TOO_MANY, choice_reader, decision_request, is_json, output_decisions, questions,
+    DECISION_BATCH, TOO_MANY, choice_reader, decision_request, output_decisions, questions,
 };
 pub use places::Places;
 pub use providers::{ProviderError, Providers, RemoteProvider};

@@ -6,7 +6,7 @@ use formwork_engine::{
     ChoiceTracker, Decided, DecisionError, DecisionRequest, EngineHandle, Request, SearchLimits,
     TrackedChoice,
 };
-use formwork_grammar::{ChoicePoint, ChoiceReader, Grammar, Part};
+use formwork_grammar::{ChoicePoint, ChoiceReader, Grammar};
 use formwork_openai::{DecisionScope, Format, OutputDecision};
 use formwork_vocab::TokenId;
 
@@ -32,21 +32,12 @@ pub(crate) struct OutputChoices {
 impl OutputChoices {
     /// Creates the choices of outputs that have a format, which `grammar` describes.
     pub(crate) fn new(scope: DecisionScope, format: &Format, grammar: Grammar) -> Self {
-        Self { scope, grammar, is_json: is_json(&format.part) }
+        Self { scope, grammar, is_json: format.is_json() }
     }
 
     /// Returns a reader of an output.
     pub(crate) fn reader(&self) -> ChoiceReader {
         choice_reader(&self.grammar, self.is_json)
-    }
-}
-
-/// Returns true if the outputs of a part are JSON text.
-pub fn is_json(part: &Part) -> bool {
-    match part {
-        Part::Json(_) | Part::JsonObject => true,
-        Part::At { part, .. } => is_json(part),
-        _ => false,
     }
 }
 

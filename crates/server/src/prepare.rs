@@ -7,17 +7,18 @@ use std::time::Instant;
 use formwork_chat::{BegunPrompt, ChatFormat, Content, Delta, Reader, Thoughts, Tool, Tools};
 use formwork_engine::prompt::{self, Shape};
 use formwork_engine::{Dry, OnBudget, Penalties, Reasoning, Request, RequestError, Sampling};
-use formwork_grammar::{Constraint, GrammarError, Part, Undeclared};
+use formwork_fields::Lead;
+use formwork_grammar::{Constraint, GrammarError, Guide, Part, Undeclared};
 use formwork_lm::{ChatInput, Message};
 use formwork_openai::{ChatMessage, ChatRequest, Format, Parameters};
-use formwork_vocab::TokenId;
 use formwork_vocab::tokenizer::EncodeOptions;
+use formwork_vocab::{TokenId, Vocabulary};
 use serde_json::{Value, json};
 
 use crate::app::{App, Served, ServerOptions};
 use crate::constraints::{Compiling, Key};
 use crate::error::{ApiError, Kind};
-use crate::output_decisions::{OutputChoices, is_json};
+use crate::output_decisions::OutputChoices;
 use crate::places::Places;
 use crate::random::random;
 
@@ -144,6 +145,13 @@ impl Served {
         let prompt = prompt::encode(tokenizer, &text).map_err(Kind::Prompt)?;
         let mut request = engine_request(prompt, &chat.parameters, options);
         request.constraint = constraint;
+        request.guide = chat.format.as_ref().and_then(|format| {
+            let before = text.strip_suffix(reading.begun.content.as_str()).unwrap_or(&text);
+            let mark = self.format.content_mark(before, thoughts);
+            let (end, optional) = mark.map(|mark| (mark.before, mark.begins)).unzip();
+            let begun = reading.begun.text.clone();
+            guide(format, self.vocabulary(), Lead { end, optional: optional.flatten(), begun })
+        });
         request.begun.clone_from(&reading.begun.text);
         request.logprobs = chat.logprobs;
         request.mask_view = chat.mask_view;
@@ -153,7 +161,7 @@ impl Served {
             let close = tokenizer.encode(&close, EncodeOptions { special: true, bos: false });
             request.reasoning = Some(Reasoning { budget, close: close.map_err(Kind::Prompt)? });
         }
-        let is_json = chat.format.as_ref().is_some_and(|format| is_json(&format.part));
+        let is_json = chat.format.as_ref().is_some_and(Format::is_json);
         // The places of JSON text need no grammar.
         let needs_grammar = chat.decisions.is_some() || chat.mask_view.is_some() && !is_json;
         let constraint = match &chat.format {
@@ -362,6 +370,13 @@ impl App {
     }
 }
 
+/// Returns the guide that applies the weights of typed fields in an output that begins with `lead`. Returns `None`
+/// if the format has no weights.
+pub(crate) fn guide(format: &Format, vocabulary: &Arc<Vocabulary>, lead: Lead) -> Option<Arc<dyn Guide>> {
+    let weights = format.typed.as_ref()?.definition.weights(vocabulary)?;
+    Some(Arc::new(weights.after(lead)))
+}
+
 /// Creates the engine request from the parameters that all text endpoints share.
 pub(crate) fn engine_request(prompt: Vec<TokenId>, given: &Parameters, options: &ServerOptions) -> Request {
     let dry = Dry::default();
@@ -416,7 +431,11 @@ fn messages(chat: &ChatRequest) -> Vec<Message> {
 
 /// Returns the response format to describe in the prompt.
 fn shape(chat: &ChatRequest) -> Option<Shape<'_>> {
-    Shape::of(&chat.format.as_ref().filter(|_| chat.schema_in_prompt)?.part)
+    let format = chat.format.as_ref().filter(|_| chat.schema_in_prompt)?;
+    match &format.typed {
+        Some(typed) => Some(Shape::Template(&typed.template)),
+        None => Shape::of(&format.part),
+    }
 }
 
 pub(crate) fn message(given: &ChatMessage) -> Message {

@@ -116,6 +116,19 @@ test("structural tags, and their fault", () =>
         assert.match(await (await view(answer, "text")).innerText(), /^<a>(yes|no)<\/a>$/);
     }));
 
+test("typed fields, and their faults", () =>
+    visit(server.url, async (page) => {
+        const status = page.locator("#constraint-status");
+        await constrain(page, "fields", "name: Loot\nfields:\n  - { name: gold, type: int, min: 9, max: 3 }\n");
+        await page.locator("#constraint-status[data-state=error]").filter({ hasText: "gold: min (9)" }).waitFor();
+        await page.fill("#constraint-text", "name: Loot\ntype: int\n  min: 1");
+        await status.filter({ hasText: "line 3" }).waitFor();
+        await page.fill("#constraint-text", "name: Loot\nfields:\n  - { name: gold, type: int, min: 1, max: 9 }\n");
+        await status.and(page.locator("[data-state=ok]")).waitFor();
+        const answer = await send(page, "What is in the chest?");
+        assert.match(await (await view(answer, "text")).innerText(), /^\{"gold": [1-9]\}$/);
+    }));
+
 test("every example can be enforced", () =>
     visit(server.url, async (page) => {
         const kinds = await page.locator("#constraint-kind option").evaluateAll((options) => options.map(({ value }) => value));

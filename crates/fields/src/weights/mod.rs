@@ -24,6 +24,7 @@
 //! value that is not one of its options. A weight is applied only once its choice is the only kind
 //! that remains possible for a value. The same holds for the members of an object.
 
+mod lead;
 mod plan;
 mod position;
 #[cfg(test)]
@@ -34,6 +35,8 @@ use std::sync::Arc;
 use formwork_grammar::{Follower, Guide};
 use formwork_vocab::{TokenId, TokenSet, Vocabulary};
 
+pub use self::lead::Lead;
+use self::lead::Reading;
 use self::plan::Plan;
 pub(crate) use self::plan::has_weights;
 use self::position::Position;
@@ -45,6 +48,7 @@ pub struct Weights {
     plan: Arc<Plan>,
     vocabulary: Arc<Vocabulary>,
     crossing: Arc<Crossing>,
+    lead: Arc<Lead>,
 }
 
 impl Weights {
@@ -55,13 +59,22 @@ impl Weights {
             plan: Arc::new(Plan::new(definition)?),
             vocabulary: Arc::clone(vocabulary),
             crossing: vocabulary.derived(Crossing::new),
+            lead: Arc::default(),
         })
+    }
+
+    /// Returns the guide for outputs with something before their JSON text.
+    #[must_use]
+    pub fn after(self, lead: Lead) -> Self {
+        Self { lead: Arc::new(lead), ..self }
     }
 }
 
 impl Guide for Weights {
     fn follow(&self) -> Box<dyn Follower> {
-        Box::new(Walk { weights: self.clone(), position: Position::start(&self.plan) })
+        let (mut reading, mut position) = (Reading::start(&self.lead), Position::start(&self.plan));
+        position.extend(&self.plan, &reading.read(self.lead.begun.as_bytes()));
+        Box::new(Walk { weights: self.clone(), reading, position })
     }
 }
 
@@ -90,11 +103,12 @@ impl Crossing {
 #[derive(Clone)]
 struct Walk {
     weights: Weights,
+    reading: Reading,
     position: Position,
 }
 
 impl Walk {
-    /// Advances `position` by a token. Tokens that are neither text nor an end are ignored.
+    /// Advances `position` by a token of the JSON text. Tokens that are neither text nor an end are ignored.
     fn read(&self, position: &mut Position, token: TokenId) {
         let Weights { plan, vocabulary, .. } = &self.weights;
         if vocabulary.is_end(token) {
@@ -119,13 +133,21 @@ impl Follower for Walk {
     }
 
     fn push(&mut self, token: TokenId) {
+        if !matches!(self.reading, Reading::Json) {
+            let Weights { plan, vocabulary, .. } = &self.weights;
+            let json = self.reading.read(vocabulary.bytes(token));
+            self.position.extend(plan, &json);
+            return;
+        }
         let mut position = std::mem::take(&mut self.position);
         self.read(&mut position, token);
         self.position = position;
     }
 
     fn bias(&self, allowed: &TokenSet) -> Vec<(TokenId, f32)> {
-        if self.position.is_weighted(&self.weights.plan) {
+        if !self.reading.may_be_json() {
+            Vec::new()
+        } else if self.position.is_weighted(&self.weights.plan) {
             allowed.iter().filter_map(|token| self.added(token)).collect()
         } else if self.position.is_lost() {
             Vec::new()

@@ -179,11 +179,12 @@ impl Position {
     }
 
     /// Reads a byte before a value: a space, the first byte of the value, or the end of an empty
-    /// list.
+    /// list. Line breaks may precede the whole text.
     fn begin(&mut self, plan: &Plan, set: Set, byte: u8) {
         let is_array = |open: &Arc<Open>| matches!(open.container, Container::Array(_));
         match byte {
             b' ' => self.at = At::Value(set),
+            b'\n' if self.open.is_none() => self.at = At::Value(set),
             b']' if self.open.as_ref().is_some_and(is_array) => self.close(),
             b'{' => {
                 let objects = self.kept(plan, &set, |node| matches!(node, Part::Object(_)));

@@ -8,7 +8,7 @@ use formwork_vocab::{Token, TokenId, TokenKind, Vocabulary};
 use crate::builder::{
     boolean, composite, constant, field, int, reference, string, untagged, weighted, weighted_variant,
 };
-use crate::{Definition, DefinitionBuilder, Kind};
+use crate::{Definition, DefinitionBuilder, Kind, Lead};
 
 fn bytes() -> Arc<Vocabulary> {
     let bytes = (0..=255u8).map(|byte| Token { bytes: vec![byte], kind: TokenKind::Byte });
@@ -28,6 +28,38 @@ fn share(definition: &Definition, text: &str) -> f64 {
         place.push(TokenId(byte.into()));
     }
     sum.exp()
+}
+
+#[test]
+fn weights_count_after_thoughts() {
+    let definition = Definition::new("x", weighted([("rare", 1.0), ("common", 3.0)])).expect("well-formed");
+    let vocabulary = bytes();
+    let weights = definition.weights(&vocabulary).expect("it has weights");
+    let share = |lead: Lead, text: &str| {
+        let mut place = weights.clone().after(lead).follow();
+        let biases = text.bytes().map(|byte| {
+            let mut allowed = vocabulary.empty_set();
+            allowed.insert(TokenId(byte.into()));
+            let bias: f64 = place.bias(&allowed).iter().map(|(_, bias)| f64::from(*bias)).sum();
+            place.push(TokenId(byte.into()));
+            bias
+        });
+        biases.sum::<f64>().exp()
+    };
+    let lead = |optional: Option<&str>, begun: &str| Lead {
+        end: Some("</think>".to_owned()),
+        optional: optional.map(str::to_owned),
+        begun: begun.to_owned(),
+    };
+    for (lead, text) in [
+        (Lead::default(), r#""rare""#),
+        (lead(None, ""), "\"common\" or </think>\n\n\"rare\""),
+        (lead(Some("<think>"), ""), "<think>\"common\"</think>\"rare\""),
+        (lead(Some("<think>"), ""), r#""rare""#),
+        (lead(None, "\"c</think>\n\""), r#"rare""#),
+    ] {
+        assert!((share(lead.clone(), text) - 0.25).abs() < 1e-6, "{lead:?} {text}");
+    }
 }
 
 fn assert_shares(kind: impl Into<Kind>, expected: &[(&str, f64)]) {

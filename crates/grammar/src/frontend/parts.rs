@@ -119,6 +119,15 @@ pub enum Trigger {
 }
 
 impl Part {
+    /// Returns true if the outputs are JSON text.
+    pub fn is_json(&self) -> bool {
+        match self {
+            Self::Json(_) | Self::JsonObject => true,
+            Self::At { part, .. } => part.is_json(),
+            _ => false,
+        }
+    }
+
     /// Creates a [`Part::Literal`].
     pub fn literal(text: impl Into<String>) -> Self {
         Self::Literal(text.into())

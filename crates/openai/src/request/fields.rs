@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use std::ops::RangeInclusive;
 use std::rc::Rc;
 
+use formwork_fields::Format as Notation;
 use serde_json::{Map, Value};
 
 use super::ignored::IgnoredFields;
@@ -346,6 +347,20 @@ impl Place {
         match self.value {
             Value::Object(_) | Value::Bool(_) => Ok(self.value),
             _ => Err(self.wrong_type("a JSON Schema")),
+        }
+    }
+
+    /// Returns the text of a definition of fields and its notation: an object in JSON, or a string with a text in
+    /// JSON or YAML.
+    pub(crate) fn definition(&self) -> Result<(String, Notation), RequestError> {
+        match &self.value {
+            Value::Object(_) => Ok((self.value.to_string(), Notation::Json)),
+            Value::String(text) if text.trim_start().starts_with('{') => Ok((text.clone(), Notation::Json)),
+            Value::String(text) => Ok((text.clone(), Notation::Yaml)),
+            other => {
+                let expected = "an object, or a string with YAML";
+                Err(self.error(Problem::Type { expected, found: type_name(other) }))
+            }
         }
     }
 

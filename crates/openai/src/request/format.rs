@@ -1,3 +1,6 @@
+use std::sync::Arc;
+
+use formwork_fields::{Definition, TemplateOptions};
 use formwork_grammar::{Part, Undeclared};
 use serde_json::Value;
 
@@ -6,24 +9,47 @@ use super::structural_tag;
 use crate::RequestError;
 use crate::error::Problem;
 
+/// Maximum size in bytes of the grammar of a definition of fields.
+const GRAMMAR_BYTES: usize = 1 << 20;
+
 /// A format that an output must match.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Format {
     /// Description of the outputs, which `Grammar::of_parts` compiles.
     pub part: Part,
     /// Request field that holds the format, such as `response_format` or `guided_json`.
     pub field: &'static str,
+    /// The typed fields, if the request gives a definition of them.
+    pub typed: Option<Arc<TypedFields>>,
+}
+
+/// The typed fields that an output must have.
+#[derive(Clone, PartialEq, Debug)]
+pub struct TypedFields {
+    /// The definition. [`Format::part`] has its grammar.
+    pub definition: Definition,
+    /// Form of the outputs for the prompt, with placeholders. It leaves out the weights, which a guide applies.
+    pub template: String,
 }
 
 impl Format {
+    pub(crate) const fn new(part: Part, field: &'static str) -> Self {
+        Self { part, field, typed: None }
+    }
+
+    /// Returns true if the outputs are JSON text.
+    pub fn is_json(&self) -> bool {
+        self.typed.is_some() || self.part.is_json()
+    }
+
     /// Creates the format of any JSON object.
     pub(crate) const fn json_object() -> Self {
-        Self { part: Part::JsonObject, field: "response_format" }
+        Self::new(Part::JsonObject, "response_format")
     }
 
     /// Creates the format of JSON that matches `schema`, an object or a boolean.
     pub(crate) fn json_schema(schema: Value, field: &'static str) -> Self {
-        Self { part: Part::Json(schema.into()), field }
+        Self::new(Part::Json(schema.into()), field)
     }
 }
 
@@ -45,7 +71,7 @@ type Reader = fn(Place) -> Result<Option<Format>, RequestError>;
 /// # Errors
 /// Returns an error if more than one field gives a format.
 pub(crate) fn read(fields: &mut Fields) -> Result<Option<Format>, RequestError> {
-    const READERS: [(&str, Reader); 11] = [
+    const READERS: [(&str, Reader); 12] = [
         ("response_format", read_response_format),
         ("structured_outputs", read_structured_outputs),
         ("grammar", |at| read_gbnf(at, "grammar").map(Some)),
@@ -58,6 +84,7 @@ pub(crate) fn read(fields: &mut Fields) -> Result<Option<Format>, RequestError> 
         ("regex", |at| read_regex(at, "regex").map(Some)),
         ("ebnf", |at| read_gbnf(at, "ebnf").map(Some)),
         ("structural_tag", |at| read_tags(at, "structural_tag").map(Some)),
+        ("fields", |at| read_typed(&at, "fields").map(Some)),
     ];
     one_of(fields, &READERS)
 }
@@ -102,7 +129,7 @@ fn read_response_format(at: Place) -> Result<Option<Format>, RequestError> {
             }),
             Type::StructuralTag => {
                 let part = structural_tag::read(&mut fields)?;
-                Some(Format { part, field: "response_format" })
+                Some(Format::new(part, "response_format"))
             }
             Type::JsonSchema => Some(if let Some(at) = fields.take("schema") {
                 // The form of a request for a response, which llama.cpp takes here too.
@@ -139,7 +166,7 @@ fn read_structured_outputs(at: Place) -> Result<Option<Format>, RequestError> {
         ("choice", |at| read_choice(&at, "structured_outputs.choice").map(Some)),
         ("grammar", |at| read_grammar(at, "structured_outputs.grammar").map(Some)),
         ("json_object", |at| {
-            let format = Format { part: Part::JsonObject, field: "structured_outputs.json_object" };
+            let format = Format::new(Part::JsonObject, "structured_outputs.json_object");
             Ok(at.bool()?.then_some(format))
         }),
         ("structural_tag", |at| read_tags(at, "structured_outputs.structural_tag").map(Some)),
@@ -165,15 +192,27 @@ fn read_schema(at: Place, field: &'static str) -> Result<Format, RequestError> {
     Ok(Format::json_schema(at.schema_or_text()?, field))
 }
 
+/// Parses a definition of fields: an object, or a string with its text in YAML or JSON.
+fn read_typed(at: &Place, field: &'static str) -> Result<Format, RequestError> {
+    let (text, notation) = at.definition()?;
+    let definition = Definition::parse(&text, notation);
+    let definition = definition.map_err(|source| at.error(Problem::Definition(source)))?;
+    let grammar = definition.gbnf_within(GRAMMAR_BYTES);
+    let grammar = grammar.ok_or_else(|| at.error(Problem::DefinitionTooLarge { limit: GRAMMAR_BYTES }))?;
+    let template = definition.template_with(TemplateOptions { shares: false });
+    let typed = Some(Arc::new(TypedFields { definition, template }));
+    Ok(Format { typed, ..Format::new(Part::Gbnf(grammar), field) })
+}
+
 fn read_gbnf(at: Place, field: &'static str) -> Result<Format, RequestError> {
-    Ok(Format { part: Part::Gbnf(at.non_empty_string()?), field })
+    Ok(Format::new(Part::Gbnf(at.non_empty_string()?), field))
 }
 
 /// Parses a grammar in GBNF or Lark, which vLLM takes in one field.
 fn read_grammar(at: Place, field: &'static str) -> Result<Format, RequestError> {
     let source = at.non_empty_string()?;
     let part = if is_lark(&source) { Part::Lark(source) } else { Part::Gbnf(source) };
-    Ok(Format { part, field })
+    Ok(Format::new(part, field))
 }
 
 /// Reports whether a line of `source` defines the rule `start` with a colon, as a Lark grammar must.
@@ -188,7 +227,7 @@ fn is_lark(source: &str) -> bool {
 }
 
 fn read_regex(at: Place, field: &'static str) -> Result<Format, RequestError> {
-    Ok(Format { part: Part::Regex(at.string()?), field })
+    Ok(Format::new(Part::Regex(at.string()?), field))
 }
 
 /// Parses structural tags, or a string with their JSON text.
@@ -199,7 +238,7 @@ fn read_tags(at: Place, field: &'static str) -> Result<Format, RequestError> {
     }
     let part = structural_tag::read(&mut fields)?;
     fields.finish_strictly()?;
-    Ok(Format { part, field })
+    Ok(Format::new(part, field))
 }
 
 fn read_choice(at: &Place, field: &'static str) -> Result<Format, RequestError> {
@@ -208,5 +247,5 @@ fn read_choice(at: &Place, field: &'static str) -> Result<Format, RequestError> 
         return Err(at.error(Problem::Empty));
     }
     let choices = choices.into_iter().map(Place::string).collect::<Result<_, _>>()?;
-    Ok(Format { part: Part::Choices(choices), field })
+    Ok(Format::new(Part::Choices(choices), field))
 }

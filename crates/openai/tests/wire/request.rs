@@ -48,7 +48,7 @@ fn reads_all_supported_fields() {
     );
     assert_eq!((request.parameters.top_k, request.parameters.seed), (Some(40), Some(u64::MAX)));
     assert_eq!(request.parameters.stop, ["x", "y"]);
-    let format = Format { part: Part::Regex("a+".to_owned()), field: "guided_regex" };
+    let format = Format { part: Part::Regex("a+".to_owned()), field: "guided_regex", typed: None };
     assert_eq!(request.format, Some(format));
     assert!(!request.schema_in_prompt);
     assert_eq!(request.undeclared, Undeclared::Allow);

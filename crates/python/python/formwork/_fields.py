@@ -44,6 +44,8 @@ class ChatFields(TypedDict, total=False):
     """Constraint in OpenAI's form, in place of `schema`."""
     structural_tag: Mapping[str, Any] | str
     """Constraint in XGrammar's form."""
+    fields: Mapping[str, Any] | str
+    """Constraint by typed fields: a definition, or its text in YAML or JSON."""
     undeclared: Literal["omit", "allow"]
     """Whether objects may have members that `properties` does not name. The default is `omit`."""
     schema_in_prompt: bool

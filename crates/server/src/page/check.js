@@ -52,14 +52,13 @@ function report(result, constraint) {
 }
 
 // Returns the place of an error or warning in the text of the constraint, if there is one.
-function placeOf({ line: at, column, pointer, message }, constraint) {
+function placeOf({ line: at, column, pointer, message, offset: bytes }, constraint) {
   const { kind, text } = constraint;
   if (at) return { line: at, column: column ?? 1, offset: offsetOf(text, at, column ?? 1) };
   if (kind === "json_schema" && typeof pointer === "string") return placeAt(pointer, text);
   if (kind === "tags") return placeOfTag(/^([\w.[\]]+): /.exec(message)?.[1], constraint);
-  const bytes = /offset (\d+)/.exec(message ?? "");
-  if (kind !== "regex" || !bytes) return null;
-  const before = new TextDecoder().decode(new TextEncoder().encode(text).slice(0, Number(bytes[1])));
+  if (kind !== "regex" || typeof bytes !== "number") return null;
+  const before = new TextDecoder().decode(new TextEncoder().encode(text).slice(0, bytes));
   return { offset: before.length, ...lineAndColumn(text, before.length) };
 }
 
@@ -135,8 +134,9 @@ async function checkTools() {
     try {
       const { ok, error: fault } = await getJson("v1/grammar/check", { body: withModel({ guided_json: new RawJson(node.text) }), signal });
       if (!ok) return fieldError(byId("tools"), `${where(placeAt(pointer + (fault.pointer ?? ""), text))}${fault.problem ?? fault.message}`);
-    } catch {
-      return; // A newer check runs, or the server is away, which the check of the constraint or the next request says.
+    } catch (failure) {
+      if (!signal.aborted) fieldError(byId("tools"), failure.message);
+      return;
     }
   }
 }

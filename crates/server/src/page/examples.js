@@ -73,6 +73,17 @@ export const EXAMPLES = {
       content: { type: "grammar", grammar: 'root ::= [0-9]{4} "-" [0-9]{2} "-" [0-9]{2}' },
     } })],
   ],
+  fields: [
+    ["Character", "name: Character\nfields:\n  - { name: name, type: string, min_length: 3, max_length: 20 }\n"
+      + "  - { name: age, type: int, min: 0, max: 120 }\n  - { name: class, type: choice, options: [warrior, mage, rogue] }\n"],
+    ["Loot with weights", "name: Loot\nfields:\n  - { name: item, type: string, min_length: 3, max_length: 30, characters: \"a-zA-Z '-\" }\n"
+      + "  - { name: rarity, type: choice, options: [common, rare, legendary], weights: [70, 25, 5] }\n"
+      + "  - { name: curse, type: string, max_length: 60, optional: true, probability: 0.2 }\n"],
+    ["One of two events", "name: Event\nfields:\n  - name: event\n    type: variant\n    variants:\n"
+      + "      - { name: battle, fields: [{ name: enemies, type: int, min: 1, max: 20 }] }\n"
+      + "      - { name: talk, fields: [{ name: speaker, type: string, min_length: 3, max_length: 20 }, "
+      + "{ name: line, type: template, template: \"<generated>, stranger.\", min_length: 2, max_length: 20 }] }\n"],
+  ],
   choices: [
     ["Yes, no, unsure", "yes\nno\nunsure"],
     ["Sentiment", "positive\nneutral\nnegative"],

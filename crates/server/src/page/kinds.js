@@ -13,6 +13,7 @@ export const KINDS = {
   lark: { label: "Lark grammar", fields: (text) => ({ structured_outputs: { grammar: text } }) },
   regex: { label: "Regular expression", fields: (text) => ({ guided_regex: text.replace(/\n$/, "") }) },
   tags: { label: "Structural tags", json: true, fields: (text) => ({ structural_tag: new RawJson(text) }) },
+  fields: { label: "Typed fields (YAML or JSON)", fields: (text) => ({ fields: text }) },
   choices: {
     label: "Choices, one per line",
     fields: (text) => ({ guided_choice: text.split("\n").map((line) => line.replace(/\r$/, "")).filter((line) => line !== "") }),

@@ -1,7 +1,11 @@
+use std::sync::Arc;
+
 use axum::http::StatusCode;
+use formwork_lm::ScriptedModel;
+use formwork_server::{App, ServedModel, ServerOptions};
 use serde_json::{Value, json};
 
-use crate::fixture::{app, babbles, chat, says};
+use crate::fixture::{CONTEXT, END, Native, app, babbles, chat, says, served, start};
 
 #[tokio::test]
 async fn outputs_match_their_constraint_whatever_the_model_likes() {
@@ -45,6 +49,81 @@ async fn outputs_match_their_constraint_whatever_the_model_likes() {
         let said = send(json!({"guided_choice": ["yes", "no"]})).await;
         assert!(said == "yes" || said == "no");
     }
+}
+
+/// Returns a definition in which one of two options is almost certain by its weight.
+fn loot() -> Value {
+    let rarity =
+        json!({"name": "rarity", "type": "choice", "options": ["common", "rare"], "weights": [1, 1e9]});
+    json!({"name": "Loot", "fields": [{"name": "gold", "type": "int", "min": 1, "max": 99}, rarity]})
+}
+
+fn is_rare_loot(text: &str) -> bool {
+    let value: Value = serde_json::from_str(text).unwrap();
+    value["rarity"] == "rare" && (1..=99).contains(&value["gold"].as_u64().unwrap())
+}
+
+#[tokio::test]
+async fn typed_fields_have_their_weights() {
+    let app = app(babbles(4000));
+    let yaml = "name: Loot\nfields:\n- {name: gold, type: int, min: 1, max: 99}\n\
+                - {name: rarity, type: choice, options: [common, rare], weights: [1, 1e9]}\n";
+    for seed in 0..8 {
+        for definition in [loot(), yaml.into(), loot().to_string().into()] {
+            let answer = chat(&app, &json!({"fields": definition, "seed": seed})).await;
+            assert!(is_rare_loot(&answer.content()), "{}", answer.text);
+        }
+    }
+}
+
+/// Returns a server with a model that says `lead`, and then likes all tokens equally.
+fn app_that_begins(lead: &'static str) -> App {
+    let model = ScriptedModel::new(END + 1, CONTEXT, move |tokens, row| {
+        let said: String = tokens.iter().map(|token| char::from(token.0 as u8)).collect();
+        let answer = said.rsplit("assistant:").next().unwrap();
+        if let Some(next) = lead.strip_prefix(answer).and_then(|rest| rest.bytes().next()) {
+            row[usize::from(next)] = 1000.0;
+        }
+    });
+    let served = ServedModel { template: Arc::new(Native), ..served("m", start(model)) };
+    App::new(vec![served], ServerOptions::default()).unwrap()
+}
+
+#[tokio::test]
+async fn weights_count_after_thoughts_and_in_begun_content() {
+    let thinking = app_that_begins("<think>\n{\"rarity\": \"common\"}\n</think>\n\n");
+    for seed in 0..8 {
+        let fields = json!({"fields": loot(), "seed": seed, "schema_in_prompt": false});
+        let answer = chat(&thinking, &fields).await;
+        assert!(is_rare_loot(&answer.content()), "{}", answer.text);
+        assert!(answer.text.contains("reasoning_content"), "{}", answer.text);
+        let mut begun = fields;
+        begun["messages"] = json!([{"role": "user", "content": "Hi"},
+            {"role": "assistant", "content": "{\"gold\": 7, "}]);
+        let answer = chat(&thinking, &begun).await;
+        let content = answer.content();
+        assert!(content == "\"rarity\": \"rare\"}" || is_rare_loot(&content), "{content}");
+    }
+}
+
+#[tokio::test]
+async fn faults_of_a_definition_name_their_place() {
+    let app = app(says(""));
+    let bounds = json!({"fields": [{"name": "age", "type": "int", "min": 9, "max": 3}]});
+    for (definition, place) in [
+        (bounds, "`fields`: age: "),
+        ("fields:\n- {name: a, type: it}".into(), "`fields`: a: unknown type"),
+        ("fields: [".into(), "`fields`: YAML, line "),
+        (json!(3), "`fields`: expected an object, or a string with YAML, found a number"),
+    ] {
+        let answer = chat(&app, &json!({"fields": definition})).await;
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{definition}");
+        let error = &answer.json()["error"];
+        assert_eq!(error["param"], "fields");
+        assert!(error["message"].as_str().unwrap().starts_with(place), "{error}");
+    }
+    let both = chat(&app, &json!({"fields": loot(), "guided_regex": "a"})).await;
+    assert_eq!(both.status, StatusCode::BAD_REQUEST, "{}", both.text);
 }
 
 #[tokio::test]

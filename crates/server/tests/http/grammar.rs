@@ -44,6 +44,23 @@ async fn accepts_an_enforceable_constraint() {
 }
 
 #[tokio::test]
+async fn the_place_in_a_regular_expression_is_an_offset() {
+    let answer = ok(&app(says("")), "check", &json!({"guided_regex": "é(b"})).await;
+    assert_eq!((&answer["error"]["offset"], &answer["error"]["line"]), (&json!(2), &Value::Null));
+}
+
+#[tokio::test]
+async fn checks_a_definition_of_fields() {
+    let app = app(says(""));
+    let right =
+        ok(&app, "check", &json!({"fields": {"name": "age", "type": "int", "min": 1, "max": 9}})).await;
+    assert_eq!((&right["ok"], &right["shortest"]), (&json!(true), &json!("1")));
+    let wrong = ok(&app, "check", &json!({"fields": "name: age\ntype: int\n  min: 1"})).await;
+    assert_eq!((&wrong["ok"], &wrong["error"]["line"]), (&json!(false), &json!(3)), "{wrong}");
+    assert!(wrong["error"]["column"].is_number(), "{wrong}");
+}
+
+#[tokio::test]
 async fn reports_an_unenforceable_constraint() {
     let app = app(says(""));
     let answer = ok(&app, "check", &json!({"grammar": "root ::= \"a\" other"})).await;
@@ -55,6 +72,7 @@ async fn reports_an_unenforceable_constraint() {
             "problem": "rule `other` is not defined",
             "pointer": null,
             "keyword": null,
+            "offset": null,
             "line": 1,
             "column": 14,
             "excerpt": "root ::= \"a\" other\n             ^",
