@@ -4,6 +4,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::frontend::json_schema::Schemas;
+use crate::frontend::missing::compile_missing;
 use crate::frontend::part_cache::PartCache;
 use crate::frontend::parts::{self, Part};
 use crate::frontend::pieces::Composed;
@@ -282,7 +283,9 @@ impl Grammar {
     /// [`of_parts_with_remotes`](Self::of_parts_with_remotes), and keeps the compiled schemas in `cache` for
     /// later grammars.
     ///
-    /// A schema from the cache costs memory, but no [work](Limits::work).
+    /// A schema from the cache costs memory, but no [work](Limits::work). Many schemas that are not in the cache
+    /// are compiled on several threads. If their work exceeds the limit, the rest is compiled on this thread, with
+    /// another limit of work.
     ///
     /// # Errors
     /// Returns an error in the same cases as [`of_parts_with_remotes`](Self::of_parts_with_remotes).
@@ -299,11 +302,14 @@ impl Grammar {
             | Part::List { .. }
             | Part::Repeat { .. }
             | Part::Text { .. }
-            | Part::At { .. } => Self::from_rules(limits, |ledger| {
-                let remotes = cache.remotes();
-                let schemas = Schemas { options: *options, remotes, ledger, cache: Some(cache) };
-                parts::parse(part, schemas, limits)
-            }),
+            | Part::At { .. } => {
+                compile_missing(part, cache, *options, limits);
+                Self::from_rules(limits, |ledger| {
+                    let remotes = cache.remotes();
+                    let schemas = Schemas { options: *options, remotes, ledger, cache: Some(cache) };
+                    parts::parse(part, schemas, limits)
+                })
+            }
             single => Self::of_parts_with_remotes(single, cache.remotes(), options, limits),
         }
     }

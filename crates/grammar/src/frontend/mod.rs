@@ -6,6 +6,7 @@ pub(crate) mod gbnf;
 pub(crate) mod json_schema;
 mod json_string;
 pub(crate) mod lark;
+pub(crate) mod missing;
 pub(crate) mod notation;
 pub(crate) mod part_cache;
 pub(crate) mod parts;

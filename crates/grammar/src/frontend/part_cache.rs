@@ -92,6 +92,13 @@ impl Hasher for CountingHasher {
     }
 }
 
+/// Returns the hasher of the key of a part.
+fn hash(part: &Part, context: Context<'_>) -> CountingHasher {
+    let mut state = CountingHasher::default();
+    (part, context.options).hash(&mut state);
+    state
+}
+
 impl PartCache {
     /// Creates a cache for grammars whose schemas may reference `remotes`.
     ///
@@ -111,6 +118,12 @@ impl PartCache {
         self.lock().bytes
     }
 
+    /// Returns true if the compiled form of `part` is kept.
+    pub(super) fn has(&self, part: &Part, context: Context<'_>) -> bool {
+        let known = self.lock();
+        known.entries.get(&hash(part, context).finish()).is_some_and(|entry| entry.key.is(part, context))
+    }
+
     /// Returns the compiled form of `part` and its memory in bytes. Calls `compile` if the form is not
     /// kept.
     pub(super) fn get(
@@ -119,8 +132,7 @@ impl PartCache {
         context: Context<'_>,
         compile: impl FnOnce() -> Result<(CompiledPart, usize), GrammarError>,
     ) -> Result<(CompiledPart, usize), GrammarError> {
-        let mut state = CountingHasher::default();
-        (part, context.options).hash(&mut state);
+        let state = hash(part, context);
         let hash = state.finish();
         let mut kept = self.lock();
         kept.lookups += 1;

@@ -68,7 +68,11 @@ impl Composer<'_> {
     }
 
     /// Appends the level of `notation` and the levels inside of it. Returns its index.
-    fn add_level(&mut self, notation: &Notation, levels: &mut Vec<Level>) -> Result<usize, GrammarError> {
+    pub(super) fn add_level(
+        &mut self,
+        notation: &Notation,
+        levels: &mut Vec<Level>,
+    ) -> Result<usize, GrammarError> {
         let index = levels.len();
         let object = self.brackets(&notation.object)?;
         let array = self.brackets(&notation.array)?;
