@@ -93,7 +93,7 @@ fn compile(
     let tool = |(index, tool): (usize, &ExampleTool)| Tool {
         name: tool.name.clone(),
         description: None,
-        parameters: tool.parameters.clone(),
+        parameters: Arc::new(tool.parameters.clone()),
         custom: None,
         place: format!("tools[{index}].function.parameters"),
     };

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use formwork_grammar::Part;
 use serde_json::{Value, json};
 
@@ -9,7 +11,7 @@ pub struct Tool {
     /// Description of the tool for the model.
     pub description: Option<String>,
     /// JSON Schema of the arguments, which are an object.
-    pub parameters: Value,
+    pub parameters: Arc<Value>,
     /// Input of a custom tool. `None` for a function.
     pub custom: Option<CustomInput>,
     /// Location of the schema in the request, for example `tools[0].function.parameters`, or of the grammar
@@ -51,6 +53,7 @@ impl Tool {
             "type": "object", "properties": { "input": { "type": "string" } }, "required": ["input"],
             "additionalProperties": false,
         });
+        let parameters = Arc::new(parameters);
         Self { name, description, parameters, custom: Some(input), place }
     }
 
@@ -75,7 +78,7 @@ impl Tool {
             Some(input) => format!("{given}\n\n{}", input.instruction()).trim_start().to_owned(),
         };
         let function =
-            json!({ "name": self.name, "description": description, "parameters": self.parameters });
+            json!({ "name": self.name, "description": description, "parameters": *self.parameters });
         json!({ "type": "function", "function": function })
     }
 }

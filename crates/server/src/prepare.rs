@@ -347,7 +347,7 @@ impl Served {
         let faulty = self.faulty(tools, undeclared).into_iter().map(|faulty| faulty.tool);
         let faulty: Vec<String> = faulty.filter(|tool| tool.custom.is_none()).map(|tool| tool.name).collect();
         for tool in tools.tools.iter_mut().filter(|tool| faulty.contains(&tool.name)) {
-            tool.parameters = json!({ "type": "object" });
+            tool.parameters = Arc::new(json!({ "type": "object" }));
         }
         faulty
     }

@@ -1,6 +1,7 @@
 //! Answer formats: detected from chat templates, written as grammars, and parsed again.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use formwork_chat::{ChatFormat, Content, Delta, JsonReason, Reader, Thoughts, Tool, Tools};
 use formwork_grammar::{Grammar, Limits, Part, SchemaOptions};
@@ -108,7 +109,7 @@ fn tool(name: &str, properties: &Value) -> Tool {
     Tool {
         name: name.to_owned(),
         description: None,
-        parameters,
+        parameters: Arc::new(parameters),
         custom: None,
         place: format!("tools.{name}"),
     }
@@ -131,7 +132,7 @@ pub(crate) fn typed_tools() -> Tools {
         "zoo": { "type": "object", "additionalProperties": { "type": ["number", "string"] } },
     });
     let mut all = tool("everything", &all);
-    all.parameters["required"] = json!(["flag"]);
+    Arc::make_mut(&mut all.parameters)["required"] = json!(["flag"]);
     let now = tool("now", &json!({}));
     Tools { tools: vec![all, now], required: true, parallel: true }
 }
@@ -526,7 +527,7 @@ fn calls_of_real_templates() {
         let list = vector["tools"].as_array().expect("tools").iter().map(|tool| Tool {
             name: tool["function"]["name"].as_str().expect("a name").to_owned(),
             description: None,
-            parameters: tool["function"]["parameters"].clone(),
+            parameters: Arc::new(tool["function"]["parameters"].clone()),
             custom: None,
             place: "tool".to_owned(),
         });

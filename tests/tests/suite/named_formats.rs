@@ -1,5 +1,7 @@
 //! Formats of models whose templates do not show their calls.
 
+use std::sync::Arc;
+
 use formwork_chat::{ChatFormat, Content, Delta, Reader, Thoughts, Tool, Tools};
 use formwork_grammar::{Grammar, Limits, SchemaOptions};
 use formwork_lm::{ChatTemplate, Message};
@@ -28,7 +30,7 @@ fn tools() -> Tools {
     let tool = |name: &str, parameters: Value| Tool {
         name: name.to_owned(),
         description: None,
-        parameters,
+        parameters: Arc::new(parameters),
         custom: None,
         place: format!("tools.{name}"),
     };

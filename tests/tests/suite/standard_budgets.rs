@@ -51,7 +51,7 @@ fn tool(name: &str, properties: &Value, required: &[&str]) -> Tool {
     Tool {
         name: name.to_owned(),
         description: None,
-        parameters,
+        parameters: Arc::new(parameters),
         custom: None,
         place: format!("tools.{name}"),
     }

@@ -131,9 +131,9 @@ pub(crate) fn layout(
 impl Members {
     /// Returns the grammar of the arguments of `tool` in `notation`, which is that of this layout.
     pub(crate) fn part(&self, notation: &Arc<Notation>, tool: &Tool) -> Part {
-        let mut schema = tool.parameters.clone();
+        let mut schema = Arc::clone(&tool.parameters);
         if self.sorted {
-            sort_properties(&mut schema);
+            sort_properties(Arc::make_mut(&mut schema));
         }
         let part = Part::Arguments { schema: schema.into(), notation: Arc::clone(notation) };
         Part::at(tool.place.as_str(), part)

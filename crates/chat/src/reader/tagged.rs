@@ -469,7 +469,7 @@ impl Tagged {
         self.place = match &self.calls.arguments {
             Arguments::Json => Place::Arguments(ObjectEnd::default()),
             Arguments::Members { layout, .. } => {
-                let schema = self.tools.iter().find(|tool| tool.name == name).map(|tool| &tool.parameters);
+                let schema = self.tools.iter().find(|tool| tool.name == name).map(|tool| &*tool.parameters);
                 let ends = self.calls.separator.iter().chain([&self.calls.close]).map(Marked::trimmed_start);
                 if layout.name_close.is_some() {
                     Place::Nested(NestedReader::new(layout, schema, ends.collect()))

@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde_json::Value;
-
 use super::json_schema::{Compiled, Schemas};
 use super::pieces::{Composed, Piece};
+use super::schema::Schema;
 use super::triggers::{Next, Triggers};
-use crate::ir::expr::{EmbeddedSchema, Expr, RuleId, Rules, complement};
+use crate::ir::expr::{EmbeddedSchema, Expr, RuleId, Rules, SchemaSource, complement};
 use crate::machine::cfg::Program;
 use crate::tokens::{NamedToken, TERMINALS, TokenTerminal, is_lead, spelling, spelt};
 use crate::{GrammarError, Limits};
@@ -98,18 +97,18 @@ impl<'a> Builder<'a> {
 
     /// Compiles `schema` and adds a rule called `name`, which matches JSON text that the schema
     /// accepts. Returns a reference to the rule.
-    pub(super) fn schema(&mut self, name: String, schema: &Value) -> Result<Expr, GrammarError> {
-        let compiled = self.schemas.compile(schema, self.limits)?;
+    pub(super) fn schema(&mut self, name: String, schema: &Schema) -> Result<Expr, GrammarError> {
+        let compiled = self.schemas.compile(schema.as_value(), self.limits)?;
         Ok(self.compiled_schema(name, schema, &compiled))
     }
 
     /// Adds a rule called `name` like [`Builder::schema`], for a schema that is compiled. Returns a
     /// reference to the rule.
-    pub(super) fn compiled_schema(&mut self, name: String, schema: &Value, compiled: &Compiled) -> Expr {
+    pub(super) fn compiled_schema(&mut self, name: String, schema: &Schema, compiled: &Compiled) -> Expr {
         let rule = self.rule(name, Expr::empty());
         let Compiled { program, warnings } = compiled;
         let embedded = EmbeddedSchema {
-            source: Some(schema.to_string()),
+            source: Some(SchemaSource::Value(schema.clone())),
             root: program.root,
             program: Arc::clone(program),
             warnings: warnings.clone(),

@@ -190,12 +190,12 @@ impl<'a> Composer<'a> {
         Ok(match part {
             Part::Literal(text) => Expr::Literal(text.clone().into()),
             Part::Token(token) => self.builder.token(token.0)?,
-            Part::JsonObject => self.builder.schema(format!("json-{number}"), &any_object())?,
+            Part::JsonObject => self.builder.schema(format!("json-{number}"), &any_object().into())?,
             Part::Json(schema) => {
                 let name = format!("json-{number}");
                 match self.schemas.cache {
                     Some(cache) => self.cached(part, name, cache)?,
-                    None => self.builder.schema(name, schema.as_value())?,
+                    None => self.builder.schema(name, schema)?,
                 }
             }
             Part::Arguments { schema, notation } => {
@@ -272,8 +272,8 @@ impl<'a> Composer<'a> {
     /// not in `cache`. Returns a reference to the rule.
     fn cached(&mut self, part: &Part, name: String, cache: &PartCache) -> Result<Expr, GrammarError> {
         let (schema, notation) = match part {
-            Part::Json(schema) => (schema.as_value(), None),
-            Part::Arguments { schema, notation } => (schema.as_value(), Some(notation)),
+            Part::Json(schema) => (schema, None),
+            Part::Arguments { schema, notation } => (schema, Some(notation)),
             other => return self.part(other),
         };
         let ledger = self.schemas.ledger;
@@ -282,8 +282,10 @@ impl<'a> Composer<'a> {
         let held = ledger.held();
         let (compiled, bytes) = cache.get(part, context, || {
             let compiled = match notation {
-                Some(notation) => CompiledPart::Arguments(Arc::new(self.arguments(schema, notation)?)),
-                None => CompiledPart::Schema(Arc::new(self.schemas.compile(schema, self.limits)?)),
+                Some(notation) => {
+                    CompiledPart::Arguments(Arc::new(self.arguments(schema.as_value(), notation)?))
+                }
+                None => CompiledPart::Schema(Arc::new(self.schemas.compile(schema.as_value(), self.limits)?)),
             };
             Ok((compiled, ledger.held().saturating_sub(held)))
         })?;

@@ -1,12 +1,13 @@
 use std::hash::{Hash, Hasher};
 use std::mem;
+use std::sync::Arc;
 
 use serde_json::Value;
 
 /// A JSON Schema as a part of a grammar's description.
 ///
 /// Two schemas are equal if they print the same JSON text. In contrast to [`Value`], the order of
-/// the members counts, because outputs have the order of the schema.
+/// the members counts, because outputs have the order of the schema. Copies share the value.
 ///
 /// ```
 /// use formwork_grammar::Schema;
@@ -16,24 +17,30 @@ use serde_json::Value;
 /// assert!(Schema::from(ab) != Schema::from(ba));
 /// ```
 #[derive(Clone, Debug)]
-pub struct Schema(Value);
+pub struct Schema(Arc<Value>);
 
 impl Schema {
     /// Returns the schema as JSON.
-    pub const fn as_value(&self) -> &Value {
+    pub fn as_value(&self) -> &Value {
         &self.0
     }
 }
 
 impl From<Value> for Schema {
     fn from(value: Value) -> Self {
+        Self(Arc::new(value))
+    }
+}
+
+impl From<Arc<Value>> for Schema {
+    fn from(value: Arc<Value>) -> Self {
         Self(value)
     }
 }
 
 impl PartialEq for Schema {
     fn eq(&self, other: &Self) -> bool {
-        same_text(&self.0, &other.0)
+        Arc::ptr_eq(&self.0, &other.0) || same_text(&self.0, &other.0)
     }
 }
 
@@ -122,7 +129,7 @@ mod tests {
             r#"{"a":1,"b":{"c":2,"d":4}}"#,
             r#"{"a":1,"b":{"c":2},"d":3}"#,
         ];
-        let schemas = || texts.map(|text| Schema(serde_json::from_str(text).unwrap()));
+        let schemas = || texts.map(|text| Schema::from(serde_json::from_str::<Value>(text).unwrap()));
         for (a, a_text) in schemas().into_iter().zip(texts) {
             assert_eq!(a.as_value().to_string(), a_text);
             for (b, b_text) in schemas().into_iter().zip(texts) {

@@ -1,11 +1,13 @@
 //! Context-free grammars as rules over expressions. The front ends for GBNF, Lark, regular
 //! expressions, choices and structural tags all translate into this form.
 
+use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::Warning;
+use crate::frontend::schema::Schema;
 use crate::ir::json::JsonProgram;
 use crate::ir::json::program::NodeId;
 use crate::ir::text::TextProgram;
@@ -78,12 +80,30 @@ pub(crate) struct Rules {
 /// A JSON Schema inside a grammar.
 #[derive(Clone, Debug)]
 pub(crate) struct EmbeddedSchema {
-    /// The source text of the schema. `None` if the rule matches only a part of a larger schema.
-    pub(crate) source: Option<String>,
+    /// The schema. `None` if the rule matches only a part of a larger schema.
+    pub(crate) source: Option<SchemaSource>,
     pub(crate) program: Arc<JsonProgram>,
     /// The node of `program` whose values the rule matches.
     pub(crate) root: NodeId,
     pub(crate) warnings: Vec<Warning>,
+}
+
+/// Source of an embedded schema.
+#[derive(Clone, Debug)]
+pub(crate) enum SchemaSource {
+    /// Its text in the source of the grammar.
+    Text(String),
+    /// Its value.
+    Value(Schema),
+}
+
+impl Display for SchemaSource {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => f.write_str(text),
+            Self::Value(schema) => schema.as_value().fmt(f),
+        }
+    }
 }
 
 /// Returns one flag for each rule in `exprs`: true if `root` refers to the rule, directly or

@@ -113,7 +113,8 @@ impl Partition {
     /// Splits each class with marked elements into marked and unmarked elements, and removes the
     /// marks. The smaller part becomes a new class.
     fn split(&mut self) {
-        for class in std::mem::take(&mut self.touched) {
+        let mut touched = std::mem::take(&mut self.touched);
+        for class in touched.drain(..) {
             let (begin, end, marked) = self.classes[class as usize];
             let boundary = begin + marked;
             self.classes[class as usize].2 = 0;
@@ -131,6 +132,8 @@ impl Partition {
             }
             self.classes.push(new);
         }
+        // Keeps its memory for the next split.
+        self.touched = touched;
     }
 }
 

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use formwork_chat::{Tool, Tools};
 use serde_json::{Value, json};
 
@@ -403,7 +405,8 @@ fn read_function(mut fields: Fields, place: String, form: ToolForm) -> Result<Na
     // A function without `parameters` takes no arguments.
     let parameters = parameters
         .unwrap_or_else(|| json!({ "type": "object", "properties": {}, "additionalProperties": false }));
-    Ok((Tool { name, description, parameters, custom: None, place }, name_at))
+    let tool = Tool { name, description, parameters: Arc::new(parameters), custom: None, place };
+    Ok((tool, name_at))
 }
 
 /// Parses the schema of a function's arguments. If the schema has no type, adds `"type": "object"`,

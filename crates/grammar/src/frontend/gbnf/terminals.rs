@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{Parser, shown};
 use crate::GrammarError;
 use crate::error::GbnfProblem;
-use crate::ir::expr::{EmbeddedSchema, Expr};
+use crate::ir::expr::{EmbeddedSchema, Expr, SchemaSource};
 use crate::tokens::{NamedToken, Origin, TERMINALS, TokenTerminal, spelling};
 
 /// Marker before an embedded JSON Schema.
@@ -80,7 +80,7 @@ impl Parser<'_> {
         let source = self.source[from..self.at].to_owned();
         let rule = self.unnamed(start);
         let (program, warnings) = (Arc::clone(&compiled.program), compiled.warnings);
-        let (source, root) = (Some(source), program.root);
+        let (source, root) = (Some(SchemaSource::Text(source)), program.root);
         self.schemas.insert(rule, EmbeddedSchema { source, program, root, warnings });
         Ok(Expr::Rule(rule))
     }

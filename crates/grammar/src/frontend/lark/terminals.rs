@@ -9,7 +9,7 @@ use super::super::gbnf::{offset, shown};
 use super::{Defined, Definition, Parser};
 use crate::GrammarError;
 use crate::error::{GbnfProblem, LarkProblem};
-use crate::ir::expr::{EmbeddedSchema, Expr};
+use crate::ir::expr::{EmbeddedSchema, Expr, SchemaSource};
 use crate::tokens::{NamedToken, Origin, TERMINALS, TokenTerminal, spelling};
 
 impl Parser<'_> {
@@ -204,7 +204,7 @@ impl Parser<'_> {
         let defined = Some(Defined { at: start, line, is_imported: false, expr });
         let rule = self.add(Definition { name: "", mentioned: start, defined })?;
         let (program, warnings) = (Arc::clone(&compiled.program), compiled.warnings);
-        let (source, root) = (Some(source), program.root);
+        let (source, root) = (Some(SchemaSource::Text(source)), program.root);
         self.schemas.insert(rule, EmbeddedSchema { source, program, root, warnings });
         Ok(self.lexeme(Expr::Rule(rule)))
     }

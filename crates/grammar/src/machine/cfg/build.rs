@@ -7,7 +7,8 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 
 use super::collapse::collapsed;
 use super::endless::endless;
@@ -37,6 +38,9 @@ const NODE_BYTES: usize = 256;
 
 /// Memory charged for each state during the search for shortest texts, in bytes.
 const SEARCH_BYTES: usize = 96;
+
+/// States of a nondeterministic automaton that stand for one state of a deterministic one, in order.
+type Subset = SmallVec<[Dot; 4]>;
 
 const NEVER: Shortest = Shortest { len: Shortest::NEVER, first: 0 };
 
@@ -262,17 +266,17 @@ fn search(program: &mut Program, own: usize, limits: &Limits, ledger: &Ledger) -
 struct Waiting {
     /// For each dot, the byte edges that lead to the dot: the source and the lowest byte of each
     /// edge.
-    bytes: Vec<Vec<(u32, u8)>>,
+    bytes: Vec<SmallVec<[(u32, u8); 2]>>,
     /// For each dot, the call edges that lead to the dot or whose called rule starts at the dot.
     /// Each entry has the source of the edge and the edge.
-    calls: Vec<Vec<(u32, CallEdge)>>,
+    calls: Vec<SmallVec<[(u32, CallEdge); 1]>>,
 }
 
 impl Waiting {
     /// Collects the edges among the first `own` states.
     fn new(program: &Program, own: usize) -> Self {
-        let mut bytes = vec![Vec::new(); own];
-        let mut calls = vec![Vec::new(); own];
+        let mut bytes = vec![SmallVec::new(); own];
+        let mut calls = vec![SmallVec::new(); own];
         for (index, state) in program.states[..own].iter().enumerate() {
             let from = index as u32;
             for edge in &state.bytes {
@@ -305,12 +309,12 @@ fn determinise(states: &[State], ledger: &Ledger) -> Result<Option<Vec<State>>, 
     let edges: usize = states.iter().map(|state| state.bytes.len() + state.calls.len()).sum();
     let edge_limit = edges * GROWTH + SMALL * SMALL;
     let (mut work, mut steps) = (0, 0);
-    let mut ids: FxHashMap<Vec<Dot>, u32> = FxHashMap::default();
-    let mut order = vec![vec![Dot(0)]];
+    let mut ids: FxHashMap<Subset, u32> = FxHashMap::default();
+    let mut order = vec![Subset::from_slice(&[Dot(0)])];
     ids.insert(order[0].clone(), 0);
     let mut result = Vec::new();
     while let Some(subset) = order.get(result.len()).cloned() {
-        let mut id_of = |mut subset: Vec<Dot>| {
+        let mut id_of = |mut subset: Subset| {
             subset.sort_unstable();
             subset.dedup();
             let next = ids.len() as u32;
@@ -321,14 +325,15 @@ fn determinise(states: &[State], ledger: &Ledger) -> Result<Option<Vec<State>>, 
         };
         let members = || subset.iter().map(|dot| &states[dot.index()]);
         let mut state = State { accepting: members().any(|member| member.accepting), ..State::default() };
-        let bytes: Vec<ByteEdge> = members().flat_map(|member| &member.bytes).copied().collect();
+        let bytes: SmallVec<[ByteEdge; 16]> = members().flat_map(|member| &member.bytes).copied().collect();
         ledger.spend(8 * subset.len() + 4 * bytes.len())?;
         ledger.hold(16 * subset.len() + 96)?;
-        for (low, high, targets) in split(&bytes) {
+        split(&bytes, |low, high, targets| {
             state.bytes.push(ByteEdge { low, high, target: id_of(targets) });
-        }
+        });
         join(&mut state.bytes);
-        let mut calls: Vec<CallEdge> = members().flat_map(|member| &member.calls).copied().collect();
+        let mut calls: SmallVec<[CallEdge; 8]> =
+            members().flat_map(|member| &member.calls).copied().collect();
         calls.sort_unstable();
         for group in calls.chunk_by(|a, b| a.rule == b.rule) {
             let target = id_of(group.iter().map(|edge| edge.target).collect());
@@ -364,28 +369,25 @@ fn bytes(states: &[State]) -> usize {
     size_of_val(states) + edges.sum::<usize>()
 }
 
-/// Cuts overlapping edges into disjoint byte ranges. Returns `(low, high, targets)` for each range,
+/// Cuts overlapping edges into disjoint byte ranges. Calls `each` with `(low, high, targets)` for each range,
 /// where `targets` has the targets of all edges over the range.
-fn split(edges: &[ByteEdge]) -> Vec<(u8, u8, Vec<Dot>)> {
-    let cuts: FxHashSet<u16> =
+fn split(edges: &[ByteEdge], mut each: impl FnMut(u8, u8, Subset)) {
+    let mut cuts: SmallVec<[u16; 32]> =
         edges.iter().flat_map(|edge| [u16::from(edge.low), u16::from(edge.high) + 1]).collect();
-    let mut cuts: Vec<u16> = cuts.into_iter().collect();
     cuts.sort_unstable();
-    cuts.windows(2)
-        .filter_map(|window| {
-            let (low, high) = (window[0] as u8, (window[1] - 1) as u8);
-            let targets: Vec<Dot> = edges
-                .iter()
-                .filter(|edge| edge.low <= low && high <= edge.high)
-                .map(|edge| edge.target)
-                .collect();
-            (!targets.is_empty()).then_some((low, high, targets))
-        })
-        .collect()
+    cuts.dedup();
+    for window in cuts.windows(2) {
+        let (low, high) = (window[0] as u8, (window[1] - 1) as u8);
+        let covers = |edge: &&ByteEdge| edge.low <= low && high <= edge.high;
+        let targets: Subset = edges.iter().filter(covers).map(|edge| edge.target).collect();
+        if !targets.is_empty() {
+            each(low, high, targets);
+        }
+    }
 }
 
 /// Joins adjacent byte ranges with the same target. The edges must be sorted and disjoint.
-pub(super) fn join(edges: &mut Vec<ByteEdge>) {
+pub(super) fn join(edges: &mut SmallVec<[ByteEdge; 2]>) {
     edges.dedup_by(|next, previous| {
         let touching = previous.target == next.target && u16::from(previous.high) + 1 == u16::from(next.low);
         if touching {

@@ -5,6 +5,7 @@
 //! are a single state, and results for that state are computed once.
 
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 
 use super::program::{ByteEdge, CallEdge, Dot, State};
 use crate::regular::minimize::{Edge, Incoming, minimize};
@@ -39,7 +40,7 @@ pub(super) fn merged(states: Vec<State>) -> Vec<State> {
             continue;
         }
         let bytes = state.bytes.into_iter().map(|edge| ByteEdge { target: target(edge.target), ..edge });
-        let mut bytes: Vec<ByteEdge> = bytes.collect();
+        let mut bytes: SmallVec<[ByteEdge; 2]> = bytes.collect();
         super::build::join(&mut bytes);
         let calls = state.calls.into_iter().map(|edge| CallEdge { target: target(edge.target), ..edge });
         result.push(State {

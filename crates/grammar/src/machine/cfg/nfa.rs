@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use regex_syntax::utf8::Utf8Sequences;
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 
 use super::program::{ByteEdge, CallEdge, Dot, State};
 use crate::ir::expr::{Expr, RuleId};
@@ -26,9 +27,9 @@ pub(super) struct Nfa {
 
 #[derive(Default)]
 struct Node {
-    empty: Vec<usize>,
-    bytes: Vec<(u8, u8, usize)>,
-    calls: Vec<(RuleId, usize)>,
+    empty: SmallVec<[usize; 2]>,
+    bytes: SmallVec<[(u8, u8, usize); 1]>,
+    calls: SmallVec<[(RuleId, usize); 1]>,
 }
 
 /// A byte edge inside a class: source, byte range and target. The nodes of a class are numbered

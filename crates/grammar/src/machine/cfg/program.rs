@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use crate::ir::expr::{RuleId, Rules};
 use crate::ir::json::JsonProgram;
 use crate::ir::json::program::NodeId;
@@ -70,8 +72,8 @@ pub(crate) struct CallEdge {
 pub(crate) struct State {
     /// True if the rule may end here.
     pub(crate) accepting: bool,
-    pub(crate) bytes: Vec<ByteEdge>,
-    pub(crate) calls: Vec<CallEdge>,
+    pub(crate) bytes: SmallVec<[ByteEdge; 2]>,
+    pub(crate) calls: SmallVec<[CallEdge; 2]>,
     /// Index into [`Program::embedded`] if another machine reads the rest of the rule; otherwise
     /// `None`.
     pub(crate) embedded: Option<u32>,
@@ -80,12 +82,12 @@ pub(crate) struct State {
 impl State {
     /// Reports whether the rule must end here. A call edge that leads to such a state is a tail
     /// call.
-    pub(crate) const fn is_final(&self) -> bool {
+    pub(crate) fn is_final(&self) -> bool {
         self.accepting && !self.goes_on()
     }
 
     /// Reports whether more text of the rule may follow.
-    pub(crate) const fn goes_on(&self) -> bool {
+    pub(crate) fn goes_on(&self) -> bool {
         !self.bytes.is_empty() || !self.calls.is_empty() || self.embedded.is_some()
     }
 }
