@@ -108,7 +108,7 @@ impl<'a> Builder<'a> {
         let rule = self.rule(name, Expr::empty());
         let Compiled { program, warnings } = compiled;
         let embedded = EmbeddedSchema {
-            source: Some(SchemaSource::Value(schema.clone())),
+            source: Some(SchemaSource::Value(schema.shared())),
             root: program.root,
             program: Arc::clone(program),
             warnings: warnings.clone(),

@@ -24,6 +24,10 @@ impl Schema {
     pub fn as_value(&self) -> &Value {
         &self.0
     }
+
+    pub(super) fn shared(&self) -> Arc<Value> {
+        Arc::clone(&self.0)
+    }
 }
 
 impl From<Value> for Schema {

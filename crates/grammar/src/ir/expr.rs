@@ -5,9 +5,9 @@ use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use serde_json::Value;
 
 use crate::Warning;
-use crate::frontend::schema::Schema;
 use crate::ir::json::JsonProgram;
 use crate::ir::json::program::NodeId;
 use crate::ir::text::TextProgram;
@@ -94,14 +94,14 @@ pub(crate) enum SchemaSource {
     /// Its text in the source of the grammar.
     Text(String),
     /// Its value.
-    Value(Schema),
+    Value(Arc<Value>),
 }
 
 impl Display for SchemaSource {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Self::Text(text) => f.write_str(text),
-            Self::Value(schema) => schema.as_value().fmt(f),
+            Self::Value(schema) => schema.fmt(f),
         }
     }
 }
