@@ -9,7 +9,6 @@ Prints the least time of three rounds to compile a set, the time of the first ma
 call, and the times of masks along one call of each of 50 tools.
 """
 
-import json
 import pathlib
 import sys
 import time
@@ -17,26 +16,10 @@ import time
 import llguidance.numpy
 from llguidance import LLMatcher, LLTokenizer, StructTag
 
-SHAPES = json.loads((pathlib.Path(__file__).parents[2] / "tools.json").read_text())
-MARKER = '<tool_call>\n{"name": "'
+sys.path.append(str(pathlib.Path(__file__).parents[1]))
+from tool_sets import COUNTS, END, MARKER, ROUNDS, begin, call, report, some, tools  # noqa: E402
+
 SPELLING = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": ", "lenient": True}
-
-
-def tools(count):
-    """Returns the same tools as `formwork_benches::tool_sets::tools`."""
-    for index in range(count):
-        copy, shape = divmod(index, len(SHAPES))
-        shape = SHAPES[shape]
-        if copy == 0:
-            yield shape
-            continue
-        rename = lambda members: {f"{name}_{copy}": value for name, value in members.items()}
-        parameters = dict(shape["parameters"])
-        if "properties" in parameters:
-            parameters["properties"] = rename(parameters["properties"])
-        if "required" in parameters:
-            parameters["required"] = [f"{name}_{copy}" for name in parameters["required"]]
-        yield {"name": f"{shape['name']}_{copy}", "parameters": parameters, "example": rename(shape["example"])}
 
 
 def grammar(members):
@@ -44,17 +27,13 @@ def grammar(members):
     tags = [
         StructTag(
             trigger="<tool_call>",
-            begin=f'{MARKER}{tool["name"]}", "arguments": ',
+            begin=begin(tool),
             grammar={**tool["parameters"], "x-guidance": SPELLING},
-            end="}\n</tool_call>",
+            end=END,
         )
         for tool in members
     ]
     return StructTag.to_grammar(tags, assume_special=False)
-
-
-def call(tool):
-    return f'{MARKER}{tool["name"]}", "arguments": {json.dumps(tool["example"])}}}\n</tool_call>'
 
 
 def main():
@@ -66,11 +45,11 @@ def main():
         llguidance.numpy.fill_next_token_bitmask(matcher, bitmask, 0)
         return time.perf_counter() - start
 
-    for count in (50, 200, 500):
+    for count in COUNTS:
         members = list(tools(count))
         text = grammar(members)
         cold, first = [], []
-        for _ in range(3):
+        for _ in range(ROUNDS):
             start = time.perf_counter()
             matcher = LLMatcher(tokenizer, text)
             cold.append(time.perf_counter() - start)
@@ -80,7 +59,7 @@ def main():
             first.append(mask(matcher))
         times = []
         refused = 0
-        for tool in members[:: count // 50]:
+        for tool in some(members):
             matcher = LLMatcher(tokenizer, text)
             for token in tokenizer.tokenize_str(call(tool)):
                 took = mask(matcher)
@@ -89,13 +68,7 @@ def main():
                     refused += 1
                     break
                 times.append(took + time.perf_counter() - start)
-        times.sort()
-        at = lambda share: times[int(len(times) * share)] * 1e6
-        print(
-            f"{count} tools: compile {min(cold) * 1e3:.1f} ms, first mask {min(first) * 1e6:.0f} µs, "
-            f"masks: avg {sum(times) / len(times) * 1e6:.1f}, p50 {at(0.5):.1f}, p95 {at(0.95):.1f}, "
-            f"p99 {at(0.99):.1f} µs, {refused} of 50 calls refused"
-        )
+        report(count, cold, first, times, refused)
 
 
 main()
