@@ -3,7 +3,7 @@ use std::time::Duration;
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{FromRequest, Request, State};
 use axum::http::HeaderMap;
-use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE, EXPECT};
+use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HeaderName, ORIGIN, REFERER};
 use axum::middleware::Next;
 use axum::response::Response;
 use http_body_util::BodyExt;
@@ -14,7 +14,7 @@ use crate::error::{ApiError, Kind};
 /// Maximum pause between chunks while the rest of a rejected body is discarded.
 const LINGER: Duration = Duration::from_secs(2);
 
-/// Request body whose content type is JSON or missing.
+/// Request body, which is read as JSON. In requests from browsers, its content type must be JSON or missing.
 pub(crate) struct JsonBody(pub(crate) Bytes);
 
 impl FromRequest<App> for JsonBody {
@@ -28,10 +28,18 @@ impl FromRequest<App> for JsonBody {
     }
 }
 
-/// Rejects bodies with a content type other than JSON. A browser sends some other types across
-/// origins without a preflight request.
+/// Headers of which browsers send at least one with a request from another origin.
+const BROWSER: [HeaderName; 3] = [ORIGIN, HeaderName::from_static("sec-fetch-site"), REFERER];
+
+/// Rejects bodies from browsers with a content type other than JSON. A browser sends some other types across
+/// origins without a preflight request, so that any page could use the server.
+///
+/// Other clients may send any type. `curl -d` alone declares a form, as in the examples of Ollama's API.
 fn check_content_type(headers: &HeaderMap) -> Result<(), ApiError> {
     let Some(given) = headers.get(CONTENT_TYPE) else { return Ok(()) };
+    if !BROWSER.iter().any(|name| headers.contains_key(name)) {
+        return Ok(());
+    }
     let given = given.to_str().unwrap_or_default().split(';').next().unwrap_or_default().trim();
     if given.eq_ignore_ascii_case("application/json") { Ok(()) } else { Err(Kind::ContentType.into()) }
 }

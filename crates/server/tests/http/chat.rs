@@ -236,15 +236,30 @@ async fn the_prompt_has_the_conversation_the_format_and_the_variables() {
 #[tokio::test]
 async fn content_types() {
     let app = app(says("ok"));
-    for (given, status) in [
+    for (given, from_browser) in [
         ("application/json", 200),
         ("Application/JSON; charset=utf-8", 200),
         ("text/plain", 400),
+        // `curl -d` sends this type.
         ("application/x-www-form-urlencoded", 400),
     ] {
-        let mut request = request(Method::POST, "/v1/chat/completions", ask(&json!({})).to_string());
-        request.headers_mut().insert("content-type", given.parse().unwrap());
-        assert_eq!(send(&app, request).await.status, status, "{given}");
+        let with = |header: Option<(&'static str, &'static str)>| {
+            let mut request = request(Method::POST, "/v1/chat/completions", ask(&json!({})).to_string());
+            request.headers_mut().insert("content-type", given.parse().unwrap());
+            if let Some((name, value)) = header {
+                request.headers_mut().insert(name, value.parse().unwrap());
+            }
+            send(&app, request)
+        };
+        assert_eq!(with(None).await.status, 200, "{given}");
+        for header in [
+            ("origin", "null"),
+            ("origin", "https://page.example"),
+            ("sec-fetch-site", "cross-site"),
+            ("referer", "https://page.example/"),
+        ] {
+            assert_eq!(with(Some(header)).await.status, from_browser, "{given}, {header:?}");
+        }
     }
 }
 
