@@ -34,7 +34,8 @@ pub(crate) struct EvalDecisionsArgs {
     #[arg(long, value_name = "VARIABLE", requires = "url")]
     pub(crate) api_key_env: Option<String>,
 
-    /// File for one line per decision. A run that was interrupted continues with the same file.
+    /// File for one line per decision. A run that was interrupted continues with the same file, model and
+    /// settings.
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
 
@@ -44,7 +45,7 @@ pub(crate) struct EvalDecisionsArgs {
 
     /// File for temperatures by the number of options, fitted to all decisions. `serve --calibration` and
     /// `decide --calibration` read it.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "calibration")]
     pub(crate) fit: Option<PathBuf>,
 
     /// Maximum number of states.
@@ -86,6 +87,7 @@ fn run(args: &EvalDecisionsArgs, dataset: &Dataset, asking: &Asking) -> Result<V
     if let Some(path) = &args.out {
         let known = if path.exists() { std::fs::read(path)? } else { Vec::new() };
         let known = OutcomeJournal::parse_for(dataset, &known).with_context(|| path.display().to_string())?;
+        known.check_asked(&asking.asked).with_context(|| path.display().to_string())?;
         let file = OpenOptions::new().create(true).append(true).open(path);
         let file = file.with_context(|| path.display().to_string())?;
         file.set_len(known.len as u64)?;
@@ -122,6 +124,8 @@ struct Asking {
     subject: Subject,
     settings: Value,
     flips: bool,
+    /// Description of the model and the settings, for the journal.
+    asked: Value,
 }
 
 enum Subject {
@@ -136,11 +140,14 @@ impl Asking {
             !args.flips || args.asking.orders == OrdersArg::Two,
             "--flips: needs the default of --orders"
         );
+        let asked = json!({
+            "model": args.model.model, "url": args.url, "settings": settings, "flips": args.flips,
+        });
         let subject = match &args.url {
             Some(url) => Subject::Remote(Remote::new(url, args)?),
             None => Subject::Local(Box::new(Decider::new(&args.model)?)),
         };
-        Ok(Self { subject, settings, flips: args.flips })
+        Ok(Self { subject, settings, flips: args.flips, asked })
     }
 
     /// Asks questions about a state.
@@ -156,6 +163,7 @@ impl Asking {
             let mut outcome = Outcome::new(state, question, probabilities(answer, question)?);
             outcome.mass = answer["mass"].as_f64();
             outcome.error = answer["error"].as_f64();
+            outcome.asked = Some(self.asked.clone());
             outcomes.push(outcome);
         }
         if self.flips {

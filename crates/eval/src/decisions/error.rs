@@ -134,6 +134,8 @@ pub(super) enum OutcomeProblem {
     Law { list: &'static str, options: usize },
     #[error("duplicate outcome of question {question} about state {id}")]
     Twice { id: String, question: String },
+    #[error("asked of another model or with other settings ({given}); use another file")]
+    Asked { given: String },
     #[error("the dataset has no question {question} about state {id} with this gold answer")]
     NotInDataset { id: String, question: String },
 }

@@ -1,6 +1,7 @@
 use std::collections::{HashMap, HashSet};
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::dataset::{Dataset, DatasetState};
 use super::error::{OutcomeError, OutcomeProblem, quoted};
@@ -36,6 +37,9 @@ pub struct Outcome {
     /// not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flipped: Option<bool>,
+    /// The model and the settings with which the question was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked: Option<Value>,
 }
 
 impl Outcome {
@@ -53,6 +57,7 @@ impl Outcome {
             mass: None,
             error: None,
             flipped: None,
+            asked: None,
         }
     }
 
@@ -157,6 +162,21 @@ impl OutcomeJournal {
         Ok(journal)
     }
 
+    /// Checks that all questions were asked in the same way.
+    ///
+    /// # Errors
+    /// Returns an error for the first outcome of another model or with other settings.
+    pub fn check_asked(&self, asked: &Value) -> Result<(), OutcomeError> {
+        let other = |(_, outcome): &(usize, &Outcome)| outcome.asked.as_ref() != Some(asked);
+        match self.outcomes.iter().enumerate().find(other) {
+            Some((index, outcome)) => {
+                let given = outcome.asked.as_ref().map_or_else(|| "unknown".to_owned(), Value::to_string);
+                Err(OutcomeError::at_line(index + 1, OutcomeProblem::Asked { given }))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Returns the names of the states and questions that have outcomes.
     pub fn done(&self) -> HashSet<(String, String)> {
         let key = |outcome: &Outcome| (outcome.id.clone(), outcome.question.clone());
@@ -183,6 +203,22 @@ mod tests {
             assert!(journal.done().contains(&("b".to_owned(), "q".to_owned())));
         }
         assert_eq!(OutcomeJournal::parse(b"").expect("a journal"), OutcomeJournal::default());
+    }
+
+    #[test]
+    fn another_model_or_setting_needs_another_journal() {
+        let asked = serde_json::json!({ "model": "m", "settings": { "orders": 2 } });
+        let same = Outcome { asked: Some(asked.clone()), ..outcome("a", &[1.0], 0) };
+        let journal = |outcomes: &[&Outcome]| {
+            let text: String = outcomes.iter().map(|outcome| outcome.line()).collect();
+            OutcomeJournal::parse(text.as_bytes()).expect("a journal")
+        };
+        assert!(journal(&[&same]).check_asked(&asked).is_ok());
+        let other = Outcome { asked: Some(serde_json::json!({ "model": "n" })), ..outcome("b", &[1.0], 0) };
+        for (other, given) in [(other, "{\"model\":\"n\"}"), (outcome("b", &[1.0], 0), "unknown")] {
+            let error = journal(&[&same, &other]).check_asked(&asked).expect_err("another way").to_string();
+            assert!(error.starts_with("line 2: ") && error.contains(given), "{error}");
+        }
     }
 
     #[test]

@@ -17,6 +17,7 @@ pub(super) fn outcome(id: &str, probabilities: &[f64], gold: usize) -> Outcome {
         mass: None,
         error: None,
         flipped: None,
+        asked: None,
     }
 }
 
