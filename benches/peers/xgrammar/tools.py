@@ -53,7 +53,8 @@ def main():
         cold = time.perf_counter() - start
         matcher = xgrammar.GrammarMatcher(compiled)
         for token in encode(MARKER):
-            matcher.accept_token(token)
+            if not matcher.accept_token(token):
+                sys.exit(f"{count} tools: the start of a call is refused")
         first = mask(matcher)
         times = []
         refused = 0

@@ -64,14 +64,14 @@ pub(crate) struct Tags {
     pub(crate) closes_alone: bool,
 }
 
-/// Mark of the start of the content of an answer.
+/// Texts before the content of an answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ContentMark {
     /// Text directly before the content, besides white space.
-    pub before: String,
-    /// Text that the answer begins with if it has the mark. An answer without this text begins with its content.
-    /// `None` if each answer has the mark.
-    pub begins: Option<String>,
+    pub close: String,
+    /// Text with which the answer begins, if it may lack the mark. An answer that begins neither with this text nor
+    /// with `close` begins with its content. `None` if each answer has the mark.
+    pub open: Option<String>,
 }
 
 /// Presence of thoughts at the start of an answer.
@@ -161,18 +161,17 @@ impl ChatFormat {
     /// Returns what marks the start of the content of an answer to `prompt`. Returns `None` if the answer begins
     /// with its content.
     pub fn content_mark(&self, prompt: &str, thoughts: Thoughts) -> Option<ContentMark> {
-        let open = self.content_open(prompt);
-        if !open.is_empty() {
-            return Some(ContentMark { before: open, begins: None });
+        let content_open = self.content_open(prompt);
+        if !content_open.trim().is_empty() {
+            return Some(ContentMark { close: content_open.trim().to_owned(), open: None });
         }
         let tags = self.thoughts.as_ref()?;
-        let open = || tags.open.text().trim().to_owned();
-        let begins = match thoughts {
+        let open = match thoughts {
             Thoughts::Begun => None,
-            Thoughts::Possible => (!tags.closes_alone).then(open),
+            Thoughts::Possible => Some(tags.open.text().trim().to_owned()),
             Thoughts::None | Thoughts::InContent => return None,
         };
-        Some(ContentMark { before: tags.close.text().trim().to_owned(), begins })
+        Some(ContentMark { close: tags.close.text().trim().to_owned(), open })
     }
 
     /// Returns the text between the end of thoughts and content.

@@ -232,7 +232,14 @@ impl Definition {
     /// # Ok::<(), formwork_fields::FieldsError>(())
     /// ```
     pub fn template_with(&self, options: TemplateOptions) -> String {
-        template::template(self, options)
+        template::template(self, options, usize::MAX)
+    }
+
+    /// Returns what [`template_with`](Self::template_with) returns, or `None` if it is longer than `bytes`. Takes
+    /// memory in proportion to `bytes` and to the definition.
+    pub fn template_within(&self, options: TemplateOptions, bytes: usize) -> Option<String> {
+        let template = template::template(self, options, bytes);
+        (template.len() <= bytes).then_some(template)
     }
 
     /// Returns a JSON Schema (draft 2020-12) that accepts the same values as the definition, except
@@ -274,6 +281,12 @@ impl Definition {
     /// contain.
     pub fn has_weights(&self) -> bool {
         crate::weights::has_weights(self)
+    }
+
+    /// Returns the largest number of options of a weighted choice, of structures of a weighted variant, or of
+    /// members of an object with probabilities. The time that a guide takes for a token grows with its square.
+    pub fn widest_weights(&self) -> usize {
+        crate::weights::widest(self)
     }
 
     /// Returns C# source text with records that read and write the JSON texts, with

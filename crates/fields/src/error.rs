@@ -163,6 +163,14 @@ impl FieldsError {
         }
     }
 
+    /// Returns the message without line and column.
+    pub fn problem(&self) -> String {
+        match &self.0 {
+            Fault::Syntax { message, .. } => message.clone(),
+            other => other.to_string(),
+        }
+    }
+
     /// Returns the JSON pointer to the problem in an imported JSON Schema. Returns `None` for other
     /// errors.
     pub fn pointer(&self) -> Option<&str> {

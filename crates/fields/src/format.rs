@@ -103,8 +103,10 @@ fn yaml(text: &str) -> Result<Node, FieldsError> {
         let message = error.to_string();
         // Keep the first line only. The position is reported separately.
         let message = message.lines().next().unwrap_or_default();
-        let message = message.trim_start_matches("error: ").to_owned();
-        Format::Yaml.syntax(place, message)
+        let message = message.trim_start_matches("error: ");
+        let (line, column) = place;
+        let message = message.trim_end_matches(&format!(" at line {line}, column {column}"));
+        Format::Yaml.syntax(place, message.to_owned())
     })
 }
 

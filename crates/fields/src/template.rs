@@ -42,11 +42,13 @@ impl Default for TemplateOptions {
     }
 }
 
-/// Returns the prompt template of a definition.
-pub(crate) fn template(definition: &Definition, options: TemplateOptions) -> String {
+/// Returns the prompt template of a definition. A template of more than `most` bytes is cut off somewhere after
+/// them.
+pub(crate) fn template(definition: &Definition, options: TemplateOptions, most: usize) -> String {
     let mut writer = Writer {
         definition,
         options,
+        most,
         shown: Vec::new(),
         open: Vec::new(),
         below: Vec::new(),
@@ -59,6 +61,9 @@ pub(crate) fn template(definition: &Definition, options: TemplateOptions) -> Str
     let mut done = 0;
     while let Some(&name) = writer.below.get(done) {
         done += 1;
+        if writer.is_full() {
+            break;
+        }
         writer.out.push_str("\n\n");
         writer.out.push_str(name);
         writer.out.push_str(":\n");
@@ -97,6 +102,8 @@ pub(crate) fn values(kind: &Kind) -> Option<String> {
 struct Writer<'d> {
     definition: &'d Definition,
     options: TemplateOptions,
+    /// Length in bytes after which nothing more is written.
+    most: usize,
     /// Names of structures that have been shown, each with the path of the field that shows it.
     shown: Vec<(&'d str, String)>,
     /// Names of structures that enclose the current field, each with the path of the field that
@@ -117,6 +124,9 @@ impl<'d> Writer<'d> {
     /// Writes a value on indented lines, as JSON. A value that needs a placeholder becomes a string
     /// with the placeholder as its text.
     fn json(&mut self, kind: &'d Kind, hint: Option<&'d str>, presence: Presence, indent: usize) {
+        if self.is_full() {
+            return;
+        }
         let optional = presence != Presence::Required;
         let hint = hint.or(kind.description());
         let kind = kind.plain();
@@ -197,6 +207,9 @@ impl<'d> Writer<'d> {
 
     /// Writes a value on the current line, with unquoted placeholders.
     fn inline(&mut self, kind: &'d Kind, hint: Option<&'d str>, form: Form) {
+        if self.is_full() {
+            return;
+        }
         let hint = hint.or(kind.description());
         match kind.plain() {
             Kind::Int(int) => self.placeholder(&integer(int, form), hint),
@@ -220,6 +233,10 @@ impl<'d> Writer<'d> {
             // A checked kind has at most one description.
             Kind::Described(_) => {}
         }
+    }
+
+    const fn is_full(&self) -> bool {
+        self.before + self.out.len() > self.most
     }
 
     fn placeholder(&mut self, what: &str, hint: Option<&str>) {

@@ -284,8 +284,8 @@ impl Grammar {
     /// later grammars.
     ///
     /// A schema from the cache costs memory, but no [work](Limits::work). Many schemas that are not in the cache
-    /// are compiled on several threads. If their work exceeds the limit, the rest is compiled on this thread, with
-    /// another limit of work.
+    /// are compiled on the [threads](PartCache::with_threads) of the cache, with a limit of work of their own. This
+    /// thread compiles the rest, within the limit.
     ///
     /// # Errors
     /// Returns an error in the same cases as [`of_parts_with_remotes`](Self::of_parts_with_remotes).

@@ -49,15 +49,14 @@ macro_rules! with_tier {
 }
 pub(crate) use with_tier;
 
-/// Calls a function of plain loops. On a processor with AVX2 or AVX-512, they are compiled for its vectors and
-/// fused multiply-adds.
+/// Calls a function of plain loops. They are compiled for the vectors and fused multiply-adds of AVX2, and for
+/// those of AVX-512, which are used from the tier [`Tier::Avx512Vnni`] up.
 ///
 /// A build assumes the oldest processor of its target. On x86-64, plain loops then use vectors of 16 bytes, and
 /// each `f32::mul_add` calls a function. All versions compute the same bits, because the compiler neither
-/// fuses nor reorders floating-point operations.
-///
-/// With `::<_>` after its name, the function gets the way to compute `a * b + c` as its type parameter: a
-/// [`MultiplyAdd`](crate::MultiplyAdd). Versions with and without fused operations then differ by rounding.
+/// fuses nor reorders floating-point operations. The exception are functions that are called with `::<_>` after
+/// their name. They get the way to compute `a * b + c` as their type parameter, a
+/// [`MultiplyAdd`](crate::MultiplyAdd), so versions with and without fused operations differ by rounding.
 ///
 /// The called function and all functions in its loops must be `#[inline(always)]`. Otherwise they are compiled
 /// for the oldest processor, even if they are closures.

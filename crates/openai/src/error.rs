@@ -93,8 +93,8 @@ pub(crate) enum Problem {
     NoFormat,
     #[error("{0}")]
     Definition(#[source] FieldsError),
-    #[error("the grammar of the definition is longer than the limit of {limit} bytes")]
-    DefinitionTooLarge { limit: usize },
+    #[error("more {what} than the limit of {limit}")]
+    DefinitionTooLarge { what: &'static str, limit: usize },
     #[error("{0}")]
     EmbeddedJson(#[source] JsonError),
     #[error("cannot be combined with `{other}`")]
@@ -125,6 +125,17 @@ pub(crate) enum Problem {
     NotAnAnswer,
 }
 
+/// Problem of a definition of fields in a request.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DefinitionProblem {
+    /// Message with the place.
+    pub message: String,
+    /// Description of the problem without the line and column.
+    pub problem: String,
+    /// Line and column of a syntax error, starting at 1.
+    pub line_column: Option<(usize, usize)>,
+}
+
 impl RequestError {
     /// Returns the path of the invalid field, such as `messages[0].content`. Returns `None` if the
     /// body is not a JSON object.
@@ -135,10 +146,20 @@ impl RequestError {
         }
     }
 
-    /// Returns the error in a definition of fields, if it is the cause.
-    pub const fn definition(&self) -> Option<&FieldsError> {
-        match &self.0 {
-            Kind::Field { problem: Problem::Definition(source), .. } => Some(source),
+    /// Returns the problem of a definition of fields, if it is the cause.
+    pub fn definition(&self) -> Option<DefinitionProblem> {
+        let Kind::Field { problem, .. } = &self.0 else { return None };
+        match problem {
+            Problem::Definition(source) => Some(DefinitionProblem {
+                message: source.to_string(),
+                problem: source.problem(),
+                line_column: source.line_column(),
+            }),
+            Problem::DefinitionTooLarge { .. } => Some(DefinitionProblem {
+                message: problem.to_string(),
+                problem: problem.to_string(),
+                line_column: None,
+            }),
             _ => None,
         }
     }

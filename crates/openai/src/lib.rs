@@ -62,7 +62,7 @@ pub use embeddings::{
     Embedding, EmbeddingFormat, EmbeddingInput, EmbeddingList, EmbeddingPooling, EmbeddingPrompt,
     EmbeddingRequest, EmbeddingUsage, EmbeddingVector, Truncation,
 };
-pub use error::RequestError;
+pub use error::{DefinitionProblem, RequestError};
 pub use failure::{Failure, FailureBody};
 pub use grammar::{
     GrammarCheck, GrammarExplanation, GrammarNote, GrammarProblem, GrammarRequest, GrammarSamples,

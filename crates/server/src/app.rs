@@ -57,7 +57,8 @@ pub struct ServerOptions {
     pub constraint_bytes: usize,
     /// Limits for compiling and running each constraint.
     pub grammar_limits: Limits,
-    /// Maximum number of constraints that are compiled at the same time, each on its own thread.
+    /// Maximum number of constraints that are compiled at the same time, each on its own thread. As many threads
+    /// less one help to compile large sets of tools.
     pub compilers: NonZeroUsize,
     /// Documents that schemas in requests may reference.
     pub schemas: Arc<Remotes>,
@@ -339,6 +340,7 @@ impl Served {
             options.constraint_bytes,
             options.grammar_limits.clone(),
             Arc::clone(&options.schemas),
+            options.compilers.get(),
         );
         constraints.prepare(model.engine.tokenizer().vocabulary());
         let format = ChatFormat::of(&*model.template, model.engine.tokenizer().vocabulary());

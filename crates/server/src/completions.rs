@@ -86,6 +86,8 @@ impl Started {
         let tokenizer = served.model.engine.tokenizer();
         let (mut echoes, mut firsts, mut generations) = (Vec::new(), Vec::new(), Vec::new());
         let mut reported = 0;
+        let format = request.format.as_ref();
+        let guide = format.and_then(|format| prepare::guide(format, tokenizer.vocabulary(), Lead::default()));
         for prompt in &request.prompts {
             let tokens = match &request.suffix {
                 Some(suffix) => served.filled_in(prompt, suffix)?,
@@ -106,10 +108,7 @@ impl Started {
             }
             let mut engine = prepare::engine_request(tokens, &request.parameters, options);
             engine.constraint = constraint.cloned();
-            engine.guide = request
-                .format
-                .as_ref()
-                .and_then(|format| prepare::guide(format, tokenizer.vocabulary(), Lead::default()));
+            engine.guide.clone_from(&guide);
             let is_short = constraint.is_none() && !request.parameters.unlimited;
             engine.max_tokens = engine.max_tokens.or_else(|| is_short.then_some(MAX_TOKENS));
             let chooses = request.best_of > request.parameters.n;

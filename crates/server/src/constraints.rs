@@ -40,10 +40,10 @@ pub(crate) struct Key {
 }
 
 impl Constraints {
-    pub(crate) fn new(max_bytes: usize, limits: Limits, remotes: Arc<Remotes>) -> Self {
+    pub(crate) fn new(max_bytes: usize, limits: Limits, remotes: Arc<Remotes>, threads: usize) -> Self {
         Self {
             limits,
-            parts: PartCache::new(remotes, max_bytes / 4),
+            parts: PartCache::new(remotes, max_bytes / 4).with_threads(threads),
             max_bytes,
             recent: Mutex::new(VecDeque::new()),
             refused: Mutex::new(VecDeque::new()),
@@ -213,7 +213,7 @@ mod tests {
     }
 
     fn constraints(max_bytes: usize) -> Constraints {
-        Constraints::new(max_bytes, Limits::default(), Arc::default())
+        Constraints::new(max_bytes, Limits::default(), Arc::default(), 1)
     }
 
     #[test]

@@ -4,11 +4,10 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use formwork_fields::FieldsError;
 use formwork_grammar::{Constraint, Grammar, GrammarError, Undeclared, Warning};
 use formwork_openai::{
-    Format, GrammarCheck, GrammarExplanation, GrammarNote, GrammarProblem, GrammarRequest, GrammarSamples,
-    GrammarTask,
+    DefinitionProblem, Format, GrammarCheck, GrammarExplanation, GrammarNote, GrammarProblem, GrammarRequest,
+    GrammarSamples, GrammarTask,
 };
 use formwork_vocab::Tokenizer;
 
@@ -28,7 +27,7 @@ pub(crate) async fn check(
     if let Err(error) = &request
         && let Some(fault) = error.definition()
     {
-        return Ok(Json(refused(definition_problem(fault))));
+        return Ok(Json(refused(of_definition(fault))));
     }
     let subject = Subject::find(&app, request?).await?;
     app.compile(move |compiling| {
@@ -202,12 +201,12 @@ fn problem(error: &GrammarError, field: &str) -> GrammarProblem {
     }
 }
 
-fn definition_problem(error: &FieldsError) -> GrammarProblem {
-    let (line, column) = error.line_column().unzip();
+fn of_definition(DefinitionProblem { message, problem, line_column }: DefinitionProblem) -> GrammarProblem {
+    let (line, column) = line_column.unzip();
     GrammarProblem {
         param: "fields".to_owned(),
-        message: error.to_string(),
-        problem: error.to_string(),
+        message,
+        problem,
         pointer: None,
         keyword: None,
         offset: None,

@@ -145,12 +145,13 @@ impl Served {
         let prompt = prompt::encode(tokenizer, &text).map_err(Kind::Prompt)?;
         let mut request = engine_request(prompt, &chat.parameters, options);
         request.constraint = constraint;
-        request.guide = chat.format.as_ref().and_then(|format| {
+        // A required call leaves no content.
+        request.guide = chat.format.as_ref().filter(|_| !chat.tools.required).and_then(|format| {
             let before = text.strip_suffix(reading.begun.content.as_str()).unwrap_or(&text);
-            let mark = self.format.content_mark(before, thoughts);
-            let (end, optional) = mark.map(|mark| (mark.before, mark.begins)).unzip();
+            let mark = self.format_with(reading.json_calls).content_mark(before, thoughts);
+            let (close, open) = mark.map(|mark| (mark.close, mark.open)).unzip();
             let begun = reading.begun.text.clone();
-            guide(format, self.vocabulary(), Lead { end, optional: optional.flatten(), begun })
+            guide(format, self.vocabulary(), Lead { close, open: open.flatten(), begun })
         });
         request.begun.clone_from(&reading.begun.text);
         request.logprobs = chat.logprobs;

@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 /// What an output has before its JSON text. The default is nothing.
+///
+/// A token that has bytes of both gets no bias.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Lead {
-    /// The text after which the JSON text follows, such as `</think>`. `None` if the output is only JSON text.
-    pub end: Option<String>,
-    /// The text that the output begins with if it has a lead, such as `<think>`. Without this text, the whole
-    /// output is JSON text. `None` if there is a lead in any case.
-    pub optional: Option<String>,
+    /// The text directly before the JSON text, such as `</think>`. `None` if the output is only JSON text.
+    pub close: Option<String>,
+    /// The text with which the lead begins, such as `<think>`, if the output may lack a lead. An output that begins
+    /// neither with this text nor with `close` is only JSON text. `None` if each output has a lead.
+    pub open: Option<String>,
     /// Start of the output that is not generated. The guide reads it first.
     pub begun: String,
 }
@@ -17,9 +19,9 @@ pub struct Lead {
 /// Reader of a lead.
 #[derive(Clone, Debug)]
 pub(super) enum Reading {
-    /// The text so far may be the start of an optional lead.
+    /// The text so far may be the start of a lead.
     Start(Arc<Lead>, Vec<u8>),
-    /// In the lead. The bytes are the end of the text so far, at most as long as the end of the lead.
+    /// In the lead. The bytes are the last ones of the text so far.
     Lead(Arc<Lead>, Vec<u8>),
     /// In the JSON text.
     Json,
@@ -27,7 +29,7 @@ pub(super) enum Reading {
 
 impl Reading {
     pub(super) fn start(lead: &Arc<Lead>) -> Self {
-        match (&lead.end, &lead.optional) {
+        match (&lead.close, &lead.open) {
             (None, _) => Self::Json,
             (Some(_), Some(_)) => Self::Start(Arc::clone(lead), Vec::new()),
             (Some(_), None) => Self::Lead(Arc::clone(lead), Vec::new()),
@@ -62,24 +64,25 @@ impl Reading {
             Self::Start(_, text) if text.is_empty() && byte.is_ascii_whitespace() => {}
             Self::Start(lead, text) => {
                 text.push(byte);
-                let optional = lead.optional.as_deref().unwrap_or_default();
-                if !optional.as_bytes().starts_with(text) {
+                let [open, close] = [&lead.open, &lead.close].map(|text| text.as_deref().unwrap_or_default());
+                if text == close.as_bytes() {
+                    *self = Self::Json;
+                } else if text == open.as_bytes() {
+                    *self = Self::Lead(Arc::clone(lead), std::mem::take(text));
+                } else if !open.as_bytes().starts_with(text) && !close.as_bytes().starts_with(text) {
                     text.pop();
                     json.append(text);
                     *self = Self::Json;
                     return true;
                 }
-                if text.len() == optional.len() {
-                    *self = Self::Lead(Arc::clone(lead), std::mem::take(text));
-                }
             }
             Self::Lead(lead, text) => {
                 text.push(byte);
-                let end = lead.end.as_deref().unwrap_or_default();
-                if text.ends_with(end.as_bytes()) {
+                let close = lead.close.as_deref().unwrap_or_default();
+                if text.ends_with(close.as_bytes()) {
                     *self = Self::Json;
-                } else if text.len() >= 2 * end.len() + 64 {
-                    text.drain(..text.len() - end.len());
+                } else if text.len() >= 2 * close.len() + 64 {
+                    text.drain(..text.len() - close.len());
                 }
             }
         }
@@ -91,9 +94,9 @@ impl Reading {
 mod tests {
     use super::*;
 
-    fn lead(optional: Option<&str>) -> Arc<Lead> {
-        let (end, optional) = (Some("</t>".to_owned()), optional.map(str::to_owned));
-        Arc::new(Lead { end, optional, begun: String::new() })
+    fn lead(open: Option<&str>) -> Arc<Lead> {
+        let (close, open) = (Some("</t>".to_owned()), open.map(str::to_owned));
+        Arc::new(Lead { close, open, begun: String::new() })
     }
 
     fn json(lead: &Arc<Lead>, text: &str) -> String {
@@ -111,6 +114,7 @@ mod tests {
         assert_eq!(json(&lead(Some("<t>")), "\n<t>x</t>{}"), "{}");
         assert_eq!(json(&lead(Some("<t>")), "{\"a\": 1}</t>"), "{\"a\": 1}</t>");
         assert_eq!(json(&lead(Some("<t>")), "<u></t>{}"), "<u></t>{}");
+        assert_eq!(json(&lead(Some("<t>")), "</t>\n{}"), "\n{}");
         assert_eq!(json(&Arc::default(), "<t>"), "<t>");
     }
 

@@ -130,6 +130,18 @@ impl Options {
     }
 }
 
+/// Returns the largest number of weights among which one decides.
+pub(crate) fn widest(definition: &Definition) -> usize {
+    let plan = Plan::new(definition);
+    let nodes = plan.iter().flat_map(|plan| &plan.nodes);
+    let widths = nodes.map(|node| match node {
+        Part::Choice(options) if options.is_weighted() => options.texts.len(),
+        Part::Object(object) if object.is_weighted() => object.members.len(),
+        _ => 0,
+    });
+    widths.max().unwrap_or(0)
+}
+
 /// Definition as a table of nodes. `root` contains the nodes that are possible for the whole
 /// output.
 pub(super) struct Plan {

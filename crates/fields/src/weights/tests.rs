@@ -46,9 +46,9 @@ fn weights_count_after_thoughts() {
         });
         biases.sum::<f64>().exp()
     };
-    let lead = |optional: Option<&str>, begun: &str| Lead {
-        end: Some("</think>".to_owned()),
-        optional: optional.map(str::to_owned),
+    let lead = |open: Option<&str>, begun: &str| Lead {
+        close: Some("</think>".to_owned()),
+        open: open.map(str::to_owned),
         begun: begun.to_owned(),
     };
     for (lead, text) in [

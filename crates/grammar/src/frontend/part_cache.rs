@@ -1,6 +1,7 @@
 //! Compiled JSON Schemas that the grammars of several answers share.
 
 use std::hash::{Hash, Hasher};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustc_hash::{FxHashMap, FxHasher};
@@ -23,6 +24,28 @@ pub struct PartCache {
     remotes: Arc<Remotes>,
     max_bytes: usize,
     kept: Mutex<Kept>,
+    /// Maximum number of threads for one compilation.
+    threads: usize,
+    /// Number of threads that help compilations at the moment.
+    helping: AtomicUsize,
+}
+
+/// Threads that help one compilation. Dropping them makes room for others.
+pub(super) struct Helpers<'c> {
+    count: usize,
+    helping: &'c AtomicUsize,
+}
+
+impl Helpers<'_> {
+    pub(super) const fn count(&self) -> usize {
+        self.count
+    }
+}
+
+impl Drop for Helpers<'_> {
+    fn drop(&mut self) {
+        self.helping.fetch_sub(self.count, Ordering::Relaxed);
+    }
 }
 
 #[derive(Debug, Default)]
@@ -105,7 +128,28 @@ impl PartCache {
     /// `max_bytes` bounds the memory of the compiled schemas. The least recently used schemas are dropped
     /// first.
     pub fn new(remotes: Arc<Remotes>, max_bytes: usize) -> Self {
-        Self { remotes, max_bytes, kept: Mutex::default() }
+        Self { remotes, max_bytes, kept: Mutex::default(), threads: 1, helping: AtomicUsize::new(0) }
+    }
+
+    /// Lets compilations with this cache use several threads. All of them together have at most `threads - 1`
+    /// threads besides those that called them.
+    #[must_use]
+    pub fn with_threads(self, threads: usize) -> Self {
+        Self { threads: threads.max(1), ..self }
+    }
+
+    pub(super) const fn threads(&self) -> usize {
+        self.threads
+    }
+
+    /// Takes up to `most` threads, as far as they do not help others.
+    pub(super) fn take_helpers(&self, most: usize) -> Helpers<'_> {
+        let mut count = 0;
+        let _ = self.helping.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |helping| {
+            count = most.min((self.threads - 1).saturating_sub(helping));
+            Some(helping + count)
+        });
+        Helpers { count, helping: &self.helping }
     }
 
     /// Returns the documents that schemas may reference.

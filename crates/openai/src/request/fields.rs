@@ -5,7 +5,6 @@ use std::cell::RefCell;
 use std::ops::RangeInclusive;
 use std::rc::Rc;
 
-use formwork_fields::Format as Notation;
 use serde_json::{Map, Value};
 
 use super::ignored::IgnoredFields;
@@ -350,15 +349,13 @@ impl Place {
         }
     }
 
-    /// Returns the text of a definition of fields and its notation: an object in JSON, or a string with a text in
-    /// JSON or YAML.
-    pub(crate) fn definition(&self) -> Result<(String, Notation), RequestError> {
+    /// Returns the text of a definition of fields: an object as JSON, or a string.
+    pub(crate) fn definition(&self) -> Result<String, RequestError> {
         match &self.value {
-            Value::Object(_) => Ok((self.value.to_string(), Notation::Json)),
-            Value::String(text) if text.trim_start().starts_with('{') => Ok((text.clone(), Notation::Json)),
-            Value::String(text) => Ok((text.clone(), Notation::Yaml)),
+            Value::Object(_) => Ok(self.value.to_string()),
+            Value::String(text) => Ok(text.clone()),
             other => {
-                let expected = "an object, or a string with YAML";
+                let expected = "an object, or a string with YAML or JSON";
                 Err(self.error(Problem::Type { expected, found: type_name(other) }))
             }
         }

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use formwork_fields::{Definition, TemplateOptions};
+use formwork_fields::{Definition, FieldsError, Format as Notation, TemplateOptions};
 use formwork_grammar::{Part, Undeclared};
 use serde_json::Value;
 
@@ -9,8 +9,12 @@ use super::structural_tag;
 use crate::RequestError;
 use crate::error::Problem;
 
-/// Maximum size in bytes of the grammar of a definition of fields.
+/// Maximum size in bytes of the text of a definition of fields, and of its template.
+const DEFINITION_BYTES: usize = 256 << 10;
+/// Maximum size in bytes of the grammar of a definition.
 const GRAMMAR_BYTES: usize = 1 << 20;
+/// Maximum number of weights among which one decides.
+const WEIGHTS: usize = 1000;
 
 /// A format that an output must match.
 #[derive(Clone, PartialEq, Debug)]
@@ -194,14 +198,36 @@ fn read_schema(at: Place, field: &'static str) -> Result<Format, RequestError> {
 
 /// Parses a definition of fields: an object, or a string with its text in YAML or JSON.
 fn read_typed(at: &Place, field: &'static str) -> Result<Format, RequestError> {
-    let (text, notation) = at.definition()?;
-    let definition = Definition::parse(&text, notation);
-    let definition = definition.map_err(|source| at.error(Problem::Definition(source)))?;
+    let too_large = |what, limit| at.error(Problem::DefinitionTooLarge { what, limit });
+    let text = at.definition()?;
+    if text.len() > DEFINITION_BYTES {
+        return Err(too_large("bytes of a definition", DEFINITION_BYTES));
+    }
+    let definition = parsed(&text).map_err(|source| at.error(Problem::Definition(source)))?;
+    if definition.widest_weights() > WEIGHTS {
+        return Err(too_large("weights of a choice, a variant or the members of an object", WEIGHTS));
+    }
     let grammar = definition.gbnf_within(GRAMMAR_BYTES);
-    let grammar = grammar.ok_or_else(|| at.error(Problem::DefinitionTooLarge { limit: GRAMMAR_BYTES }))?;
-    let template = definition.template_with(TemplateOptions { shares: false });
+    let grammar = grammar.ok_or_else(|| too_large("bytes of the grammar of a definition", GRAMMAR_BYTES))?;
+    // The guide applies the weights, so the prompt leaves them out.
+    let template = definition.template_within(TemplateOptions { shares: false }, DEFINITION_BYTES);
+    let template =
+        template.ok_or_else(|| too_large("bytes of the template of a definition", DEFINITION_BYTES))?;
     let typed = Some(Arc::new(TypedFields { definition, template }));
     Ok(Format { typed, ..Format::new(Part::Gbnf(grammar), field) })
+}
+
+/// Parses a definition in JSON or YAML. A text that is neither is reported as that which it looks like.
+fn parsed(text: &str) -> Result<Definition, FieldsError> {
+    if !text.trim_start().starts_with('{') {
+        return Definition::parse(text, Notation::Yaml);
+    }
+    match Definition::parse(text, Notation::Json) {
+        Err(error) if error.line_column().is_some() => {
+            Definition::parse(text, Notation::Yaml).map_err(|_| error)
+        }
+        parsed => parsed,
+    }
 }
 
 fn read_gbnf(at: Place, field: &'static str) -> Result<Format, RequestError> {

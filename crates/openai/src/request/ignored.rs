@@ -47,6 +47,10 @@ impl IgnoredFields {
             if self.compared > MOST_UNKNOWN {
                 return Err(Problem::TooManyUnknown { limit: MOST_UNKNOWN });
             }
+            // A name as common as `fields` is a constraint only at the top of a request.
+            if path == "fields" && !asks_nothing(value) {
+                return Err(Problem::LikeConstraint);
+            }
             check(name, value)?;
         }
         add(&mut self.unknown, path);

@@ -53,6 +53,14 @@ fn options_become_parameters() {
 }
 
 #[test]
+fn refuses_typed_fields_that_would_not_be_enforced() {
+    let error = chat(&json!({"fields": {"name": "a", "type": "int"}})).unwrap_err();
+    assert_eq!(error.param(), Some("fields"));
+    assert!(error.to_string().contains("would not be enforced"), "{error}");
+    assert_eq!(read_chat(&json!({"note": {"fields": {"a": 1}}})).ignored.unknown, ["note"]);
+}
+
+#[test]
 fn refuses_options_that_would_have_no_effect() {
     for (options, message) in [
         (json!({"mirostat": 1}), "`options.mirostat`: only 0 is supported here"),

@@ -12,6 +12,12 @@ fn read(fields: &Value) -> Result<ResponseRequest, String> {
 }
 
 #[test]
+fn typed_fields_are_refused_where_they_are_unknown() {
+    let error = read(&json!({"fields": {"name": "a", "type": "int"}})).expect_err("not of this route");
+    assert!(error.contains("`fields`") && error.contains("would not be enforced"), "{error}");
+}
+
+#[test]
 fn items_become_messages() {
     let request = read(&json!({"instructions": "Be brief.", "input": [
         {"role": "user", "content": [{"type": "input_text", "text": "1 + 1, 2 + 2?"}]},

@@ -45,7 +45,7 @@ class ChatFields(TypedDict, total=False):
     structural_tag: Mapping[str, Any] | str
     """Constraint in XGrammar's form."""
     fields: Mapping[str, Any] | str
-    """Constraint by typed fields: a definition, or its text in YAML or JSON."""
+    """Constraint by typed fields: the definition as a mapping, or its text in YAML or JSON."""
     undeclared: Literal["omit", "allow"]
     """Whether objects may have members that `properties` does not name. The default is `omit`."""
     schema_in_prompt: bool

@@ -10,6 +10,7 @@ use axum::extract::State;
 use axum::response::sse::{KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use formwork_engine::{Finish, FinishReason};
+use formwork_fields::Lead;
 use formwork_grammar::Constraint;
 use formwork_openai::{Infill, InfillRequest, InfillSummary, InfillTimings};
 use formwork_vocab::tokenizer::EncodeOptions;
@@ -60,6 +61,9 @@ fn start(
     prompt.extend(tokenizer.encode(&request.begun, EncodeOptions::default()).map_err(refused)?);
     let mut engine = prepare::engine_request(prompt, &request.parameters, options);
     engine.constraint = constraint;
+    let lead = Lead { begun: request.begun.clone(), ..Lead::default() };
+    let format = request.format.as_ref();
+    engine.guide = format.and_then(|format| prepare::guide(format, tokenizer.vocabulary(), lead));
     engine.begun.clone_from(&request.begun);
     engine.stop_tokens.extend(&fill.ends);
     let generation = served.model.engine.generate(engine).map_err(|error| {

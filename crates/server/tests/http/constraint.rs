@@ -1,11 +1,11 @@
 use std::sync::Arc;
 
-use axum::http::StatusCode;
+use axum::http::{Method, StatusCode};
 use formwork_lm::ScriptedModel;
 use formwork_server::{App, ServedModel, ServerOptions};
 use serde_json::{Value, json};
 
-use crate::fixture::{CONTEXT, END, Native, app, babbles, chat, says, served, start};
+use crate::fixture::{CONTEXT, END, Native, app, babbles, chat, request, says, send, served, start};
 
 #[tokio::test]
 async fn outputs_match_their_constraint_whatever_the_model_likes() {
@@ -69,7 +69,9 @@ async fn typed_fields_have_their_weights() {
     let yaml = "name: Loot\nfields:\n- {name: gold, type: int, min: 1, max: 99}\n\
                 - {name: rarity, type: choice, options: [common, rare], weights: [1, 1e9]}\n";
     for seed in 0..8 {
-        for definition in [loot(), yaml.into(), loot().to_string().into()] {
+        let flow = "{name: Loot, fields: [{name: gold, type: int, min: 1, max: 99}, \
+                    {name: rarity, type: choice, options: [common, rare], weights: [1, 1e9]}]}";
+        for definition in [loot(), yaml.into(), flow.into(), loot().to_string().into()] {
             let answer = chat(&app, &json!({"fields": definition, "seed": seed})).await;
             assert!(is_rare_loot(&answer.content()), "{}", answer.text);
         }
@@ -107,6 +109,54 @@ async fn weights_count_after_thoughts_and_in_begun_content() {
 }
 
 #[tokio::test]
+async fn weights_count_on_every_route_with_typed_fields() {
+    let app = app(babbles(4000));
+    for seed in 0..8 {
+        let body = json!({"model": "m", "prompt": "a", "fields": loot(), "seed": seed, "n": 2});
+        let answer = send(&app, request(Method::POST, "/v1/completions", body.to_string())).await;
+        for choice in answer.json()["choices"].as_array().unwrap() {
+            assert!(is_rare_loot(choice["text"].as_str().unwrap()), "{}", answer.text);
+        }
+        let body = json!({"model": "m", "max_tokens": 300, "fields": loot(), "seed": seed,
+            "messages": [{"role": "user", "content": "a"}]});
+        let answer = send(&app, request(Method::POST, "/v1/messages", body.to_string())).await;
+        assert!(is_rare_loot(answer.json()["content"][0]["text"].as_str().unwrap()), "{}", answer.text);
+    }
+}
+
+#[tokio::test]
+async fn definitions_have_limits() {
+    let app = app(says(""));
+    let long_name = "a".repeat(100_000);
+    let references: Vec<Value> = (0..1000)
+        .map(|index| json!({"name": format!("f{index}"), "type": "ref", "to": "s"}))
+        .chain([json!({"name": long_name, "type": "ref", "to": "s"})])
+        .rev()
+        .collect();
+    let options: Vec<usize> = (0..1001).collect();
+    let weights = vec![1; 1001];
+    for (definition, expected) in [
+        (
+            json!({"fields": references, "definitions": {"s": {"fields": [{"name": "x", "type": "boolean"}]}}}),
+            "more bytes of the template of a definition than the limit of 262144",
+        ),
+        (
+            json!({"name": "a", "type": "string", "description": "b".repeat(300_000)}),
+            "more bytes of a definition than the limit of 262144",
+        ),
+        (
+            json!({"name": "a", "type": "choice", "options": options, "weights": weights}),
+            "more weights of a choice, a variant or the members of an object than the limit of 1000",
+        ),
+    ] {
+        let answer = chat(&app, &json!({"fields": definition, "schema_in_prompt": false})).await;
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{expected}");
+        let message = answer.json()["error"]["message"].as_str().unwrap().to_owned();
+        assert_eq!(message, format!("`fields`: {expected}"));
+    }
+}
+
+#[tokio::test]
 async fn faults_of_a_definition_name_their_place() {
     let app = app(says(""));
     let bounds = json!({"fields": [{"name": "age", "type": "int", "min": 9, "max": 3}]});
@@ -114,7 +164,8 @@ async fn faults_of_a_definition_name_their_place() {
         (bounds, "`fields`: age: "),
         ("fields:\n- {name: a, type: it}".into(), "`fields`: a: unknown type"),
         ("fields: [".into(), "`fields`: YAML, line "),
-        (json!(3), "`fields`: expected an object, or a string with YAML, found a number"),
+        ("{\"fields\": [".into(), "`fields`: JSON, line "),
+        (json!(3), "`fields`: expected an object, or a string with YAML or JSON, found a number"),
     ] {
         let answer = chat(&app, &json!({"fields": definition})).await;
         assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{definition}");

@@ -58,6 +58,10 @@ async fn checks_a_definition_of_fields() {
     let wrong = ok(&app, "check", &json!({"fields": "name: age\ntype: int\n  min: 1"})).await;
     assert_eq!((&wrong["ok"], &wrong["error"]["line"]), (&json!(false), &json!(3)), "{wrong}");
     assert!(wrong["error"]["column"].is_number(), "{wrong}");
+    assert!(!wrong["error"]["problem"].as_str().unwrap().contains("line"), "{wrong}");
+    let description = "b".repeat(300_000);
+    let large = json!({"fields": {"name": "a", "type": "string", "description": description}});
+    assert_eq!(ok(&app, "check", &large).await["ok"], false);
 }
 
 #[tokio::test]
