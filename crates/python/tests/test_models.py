@@ -32,6 +32,14 @@ def test_generates_text_and_json(model: formwork.Model) -> None:
     assert model.generate("Is the sea salty?", choices=["yes", "no"]) in ("yes", "no")
 
 
+def test_typed_fields_are_a_constraint(model: formwork.Model) -> None:
+    definition = {"name": "dice", "fields": [{"name": "eyes", "type": "int", "min": 1, "max": 6}]}
+    text = json.dumps(definition)
+    for fields in (definition, text, formwork.Fields(text)):
+        answer = model.chat("Roll a dice.", fields=fields)["choices"][0]["message"]["content"]
+        assert json.loads(answer)["eyes"] in range(1, 7)
+
+
 def test_refuses_what_a_text_cannot_be(model: formwork.Model) -> None:
     with pytest.raises(TypeError, match="`choices` is a list of texts"):
         model.generate("Is the sea salty?", choices="yes")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
+from formwork._native import Fields
+
 __all__ = ["ChatFields"]
 
 
@@ -44,8 +46,8 @@ class ChatFields(TypedDict, total=False):
     """Constraint in OpenAI's form, in place of `schema`."""
     structural_tag: Mapping[str, Any] | str
     """Constraint in XGrammar's form."""
-    fields: Mapping[str, Any] | str
-    """Constraint by typed fields: the definition as a mapping, or its text in YAML or JSON."""
+    fields: Fields | Mapping[str, Any] | str
+    """Constraint by typed fields: a definition, as a mapping, or as its text in YAML or JSON."""
     undeclared: Literal["omit", "allow"]
     """Whether objects may have members that `properties` does not name. The default is `omit`."""
     schema_in_prompt: bool

@@ -223,6 +223,8 @@ def _arguments(option: str, value: Any) -> list[str]:
 
 def _chat(prompt: Messages, fields: dict[str, Any]) -> dict[str, Any]:
     messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else list(prompt)
+    if isinstance(definition := fields.get("fields"), _native.Fields):
+        fields = {**fields, "fields": definition.convert("json")}
     return {"messages": messages, **fields}
 
 
