@@ -4,9 +4,9 @@
 //! cargo bench -p formwork-benches --bench tools -- --tokenizer tokenizer.json
 //! ```
 //!
-//! *Cold* compiles all tools on all processors, *one changed* compiles them again after the schema of one tool changed, and
-//! *first mask* is the mask at the first name after that. Masks are taken along one call of each of 50
-//! tools. A measured time covers the mask of a token and the step over the token, on one thread.
+//! *Cold* compiles all tools on all processors. *One changed* compiles them again after the schema of one
+//! tool changed. *First mask* is the mask at the first name after that. Masks are taken along one call of each
+//! of 50 tools. A measured time covers the mask of a token and the step over the token, on one thread.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

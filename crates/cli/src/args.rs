@@ -563,7 +563,7 @@ pub(crate) struct GrammarLimitArgs {
     pub(crate) cache: Option<u64>,
 
     /// Number of large grammars compiled at the same time; the same number of small grammars can compile in
-    /// addition, and the same number of threads helps with large sets of tools [default: half of the cores].
+    /// addition, and one thread less can help with large sets of tools [default: half of the cores].
     #[arg(long = "grammar-parallel", value_name = "N")]
     pub(crate) compilers: Option<NonZeroUsize>,
 }

@@ -70,7 +70,7 @@ impl Chosen {
         let removed = mask.map_or(0.0, |mask| softmax.forbidden(mask));
         let masked = |(token, logit)| MaskedToken {
             token,
-            probability: softmax.logprob(logit).exp(),
+            probability: softmax.probability(logit),
             is_allowed: is_allowed(token),
         };
         TokenMask {
@@ -80,7 +80,7 @@ impl Chosen {
                 (origin, _) => origin,
             },
             allowed: mask.map(TokenSet::count),
-            probability: softmax.logit(token).map_or(0.0, |logit| softmax.logprob(logit).exp()),
+            probability: softmax.logit(token).map_or(0.0, |logit| softmax.probability(logit)),
             removed,
             top: softmax.likeliest(top).into_iter().map(masked).collect(),
         }

@@ -41,6 +41,11 @@ impl<'l> Softmax<'l> {
         f64::from(logit) - (f64::from(self.largest) + self.total.ln())
     }
 
+    /// Returns the probability of a finite logit.
+    pub(crate) fn probability(&self, logit: f32) -> f64 {
+        self.logprob(logit).exp()
+    }
+
     /// Returns the sum of the probabilities of all tokens that are not in `allowed`.
     pub(crate) fn forbidden(&self, allowed: &TokenSet) -> f64 {
         let sum = self.blocks(|index, weights| {

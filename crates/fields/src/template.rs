@@ -42,8 +42,7 @@ impl Default for TemplateOptions {
     }
 }
 
-/// Returns the prompt template of a definition. A template of more than `most` bytes is cut off somewhere after
-/// them.
+/// Returns the prompt template of a definition. Stops soon after `most` bytes, wherever that is.
 pub(crate) fn template(definition: &Definition, options: TemplateOptions, most: usize) -> String {
     let mut writer = Writer {
         definition,

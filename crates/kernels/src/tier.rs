@@ -54,9 +54,10 @@ pub(crate) use with_tier;
 ///
 /// A build assumes the oldest processor of its target. On x86-64, plain loops then use vectors of 16 bytes, and
 /// each `f32::mul_add` calls a function. All versions compute the same bits, because the compiler neither
-/// fuses nor reorders floating-point operations. The exception are functions that are called with `::<_>` after
-/// their name. They get the way to compute `a * b + c` as their type parameter, a
-/// [`MultiplyAdd`](crate::MultiplyAdd), so versions with and without fused operations differ by rounding.
+/// fuses nor reorders floating-point operations.
+///
+/// Functions with `::<_>` after their name are an exception. They get a [`MultiplyAdd`](crate::MultiplyAdd) as
+/// their type parameter, so the portable version may differ from the others by rounding.
 ///
 /// The called function and all functions in its loops must be `#[inline(always)]`. Otherwise they are compiled
 /// for the oldest processor, even if they are closures.

@@ -28,11 +28,11 @@ impl FromRequest<App> for JsonBody {
     }
 }
 
-/// Headers of which browsers send at least one with a request from another origin.
+/// A browser sends at least one of these headers with a request from another origin.
 const BROWSER: [HeaderName; 3] = [ORIGIN, HeaderName::from_static("sec-fetch-site"), REFERER];
 
 /// Rejects bodies from browsers with a content type other than JSON. A browser sends some other types across
-/// origins without a preflight request, so that any page could use the server.
+/// origins without a preflight request. Without this check, any page could use the server.
 ///
 /// Other clients may send any type. `curl -d` alone declares a form, as in the examples of Ollama's API.
 fn check_content_type(headers: &HeaderMap) -> Result<(), ApiError> {

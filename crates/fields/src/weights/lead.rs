@@ -1,10 +1,10 @@
-//! What precedes the JSON text of an output: thoughts and markers.
+//! The text before the JSON text of an output: thoughts and markers.
 
 use std::sync::Arc;
 
-/// What an output has before its JSON text. The default is nothing.
+/// The text before the JSON text of an output, such as thoughts. The default is no text.
 ///
-/// A token that has bytes of both gets no bias.
+/// A token with bytes of the lead and of the JSON text gets no bias.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Lead {
     /// The text directly before the JSON text, such as `</think>`. `None` if the output is only JSON text.

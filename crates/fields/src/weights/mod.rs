@@ -15,8 +15,7 @@
 //! members up to the next required one, that member, and the end of the object. Among members with
 //! probabilities, an optional member without one counts as 0.5.
 //!
-//! A guide reads what precedes the JSON text of an output ([`lead`]), such as thoughts, and gives no bias to it. It
-//! reads the JSON text ([`position`]), and looks up which kinds are possible at
+//! A guide skips the text before the JSON text of an output ([`lead`]), such as thoughts. It reads the JSON text ([`position`]), and looks up which kinds are possible at
 //! each location ([`plan`]). The output is expected to match the grammar of the definition. After a
 //! mismatch, no further bias is applied.
 //!

@@ -24,7 +24,8 @@ pub struct PartCache {
     remotes: Arc<Remotes>,
     max_bytes: usize,
     kept: Mutex<Kept>,
-    /// Maximum number of threads for one compilation.
+    /// Maximum number of threads of one compilation. All compilations together have one less besides those that
+    /// started them.
     threads: usize,
     /// Number of threads that help compilations at the moment.
     helping: AtomicUsize,
@@ -131,8 +132,8 @@ impl PartCache {
         Self { remotes, max_bytes, kept: Mutex::default(), threads: 1, helping: AtomicUsize::new(0) }
     }
 
-    /// Lets compilations with this cache use several threads. All of them together have at most `threads - 1`
-    /// threads besides those that called them.
+    /// Lets compilations with this cache use several threads. At most `threads - 1` threads help all of them
+    /// together.
     #[must_use]
     pub fn with_threads(self, threads: usize) -> Self {
         Self { threads: threads.max(1), ..self }
@@ -142,7 +143,7 @@ impl PartCache {
         self.threads
     }
 
-    /// Takes up to `most` threads, as far as they do not help others.
+    /// Takes up to `most` of the threads that help no other compilation.
     pub(super) fn take_helpers(&self, most: usize) -> Helpers<'_> {
         let mut count = 0;
         let _ = self.helping.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |helping| {
