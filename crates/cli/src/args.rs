@@ -91,7 +91,7 @@ pub(crate) struct InspectArgs {
 impl InspectArgs {
     pub(crate) fn options(&self) -> OpenOptions {
         let context = self.ctx.and_then(ContextArg::tokens);
-        OpenOptions { context, kv_cache: self.kv_cache.of(), ..OpenOptions::default() }
+        OpenOptions { context, kv_cache: self.kv_cache.of(), draft_head: true, ..OpenOptions::default() }
     }
 }
 
@@ -474,9 +474,9 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "BYTES", value_parser = size_or_none, default_value = "64M")]
     pub(crate) responses_store_bytes: u64,
 
-    /// Maximum number of tokens to draft, from the text so far or with `--draft`; fewer if drafts fail or many requests run; 0
-    /// disables drafts [default: a few on the CPU, where drafts do not change the output; none on other
-    /// devices].
+    /// Maximum number of tokens to draft, from the text so far, with `--draft` or with the model's own head
+    /// for drafts; fewer if drafts fail or many requests run; 0 disables drafts [default: a few on the CPU,
+    /// where drafts do not change the output; none on other devices].
     #[arg(long, value_name = "N")]
     pub(crate) speculate: Option<usize>,
 

@@ -70,6 +70,9 @@ fn purpose(spec: &ModelSpec) -> String {
             let _ = write!(text, ", prompts {}", names.join(", "));
         }
     }
+    if spec.draft_head.is_some() {
+        text.push_str(", with a head for drafts");
+    }
     text
 }
 

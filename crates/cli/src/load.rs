@@ -243,7 +243,7 @@ pub(crate) fn start(
     opening: &Opening,
     options: EngineOptions,
 ) -> Result<(EngineHandle, Arc<dyn ChatTemplate>)> {
-    let (mut model, draft) = open_both(path, opening)?;
+    let (mut model, draft) = open_both(path, opening, options.speculate != Some(0))?;
     opening.adapters.iter().try_for_each(|adapter| adapter.add_to(&mut model))?;
     let tokenizer = Arc::new(model.tokenizer()?);
     let template = model
@@ -258,10 +258,13 @@ pub(crate) fn start(
     Ok((Engine::start_with_draft(model, draft, tokenizer, options), template))
 }
 
-/// Opens a model and its draft model, which share the memory that is free.
-fn open_both(path: &Path, opening: &Opening) -> Result<(Model, Option<Model>)> {
+/// Opens a model and its draft model, which share the memory that is free. Without a draft model, the
+/// model's own head drafts if `drafts` is true.
+fn open_both(path: &Path, opening: &Opening, drafts: bool) -> Result<(Model, Option<Model>)> {
     let how = opening.how;
-    let Some(draft) = &opening.draft else { return Ok((open(path, how)?, None)) };
+    let Some(draft) = &opening.draft else {
+        return Ok((open(path, OpenOptions { draft_head: drafts, ..how })?, None));
+    };
     let memory = memory::beside(path, draft, how)?;
     let model = open(path, OpenOptions { memory, ..how })?;
     // The draft model drafts up to the end of the large model's context.

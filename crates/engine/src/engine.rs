@@ -39,9 +39,9 @@ pub struct EngineOptions {
     pub prefix_cache_bytes: usize,
     /// Maximum number of tokens drafted for the model to check in one pass.
     /// Fewer are drafted if drafts often fail or many sequences share a pass. 0 turns drafting off.
-    /// `None` drafts up to 8 tokens if the model is batch invariant and forgets tokens at no cost
-    /// ([`LanguageModel::is_batch_invariant`], [`LanguageModel::truncates_cheaply`]), and none
-    /// otherwise, or 8 if there is a draft model. Models that cannot fork never draft.
+    /// `None` drafts up to 8 tokens if the model is batch invariant and removes drafts at no cost
+    /// ([`LanguageModel::is_batch_invariant`], [`LanguageModel::removes_drafts_cheaply`]), and none
+    /// otherwise, or 8 if there is a draft model or a head for drafts. Models that cannot fork never draft.
     pub speculate: Option<usize>,
 }
 
@@ -96,7 +96,8 @@ impl Engine {
     /// large one to check. Outputs are the same as without a draft model if the large model is batch
     /// invariant ([`LanguageModel::is_batch_invariant`]).
     ///
-    /// A draft model that fails is not used any more.
+    /// Without a draft model, the model's own head drafts if it has one ([`LanguageModel::draft`]). A
+    /// draft model or a head that fails is not used any more.
     pub fn start_with_draft(
         model: Box<dyn LanguageModel>,
         draft: Option<Box<dyn LanguageModel>>,
@@ -119,12 +120,13 @@ impl Engine {
             adapters: model.adapters().into(),
             adapter: None,
         };
+        let vocabulary = model.vocab_size().min(tokenizer.vocabulary().len());
+        let of_head = || model.has_draft_head().then(|| Drafter::of_head(vocabulary));
         let engine = Self {
             cache: PrefixCache::new(&*model, options.prefix_cache_bytes),
-            drafter: draft.map(|draft| {
-                let vocabulary = model.vocab_size().min(tokenizer.vocabulary().len());
-                Drafter::new(draft, vocabulary, options.prefix_cache_bytes)
-            }),
+            drafter: draft
+                .map(|draft| Drafter::of_model(draft, vocabulary, options.prefix_cache_bytes))
+                .or_else(of_head),
             model,
             tokenizer,
             events,

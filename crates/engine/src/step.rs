@@ -195,7 +195,7 @@ impl Engine {
     fn draft(&mut self) {
         /// Default maximum number of drafted tokens.
         const MOST: usize = 8;
-        let pays = self.model.is_batch_invariant() && self.model.truncates_cheaply();
+        let pays = self.model.is_batch_invariant() && self.model.removes_drafts_cheaply();
         let unasked = if pays || self.drafter.is_some() { MOST } else { 0 };
         let most = self.options.speculate.unwrap_or(unasked);
         if most == 0 || !self.model.can_fork() {
@@ -203,9 +203,9 @@ impl Engine {
         }
         self.draft_from_texts(if self.options.speculate.is_some() || pays { most } else { 0 });
         let Some(mut drafter) = self.drafter.take() else { return };
-        match contained(|| drafter.draft(&mut self.running, most)) {
+        match contained(|| drafter.draft(&mut *self.model, &mut self.running, most)) {
             Ok(()) => self.drafter = Some(drafter),
-            Err(error) => tracing::warn!(%error, "the draft model failed; it is not used any more"),
+            Err(error) => tracing::warn!(%error, "the draft model or head failed; it is not used any more"),
         }
     }
 

@@ -194,6 +194,17 @@ impl AdapterId {
     }
 }
 
+/// Tokens that continue a sequence as drafts ([`LanguageModel::draft`]).
+#[derive(Clone, Copy, Debug)]
+pub struct DraftRun<'a> {
+    /// Sequence to continue. It must have tokens.
+    pub sequence: SequenceId,
+    /// Tokens that follow those of the sequence, and those of earlier drafts. At least one.
+    pub tokens: &'a [TokenId],
+    /// Tokens that may come next. `None` means all.
+    pub wanted: Option<&'a TokenSet>,
+}
+
 /// A causal language model that keeps a KV cache for each sequence.
 pub trait LanguageModel: Send {
     /// Returns the length of a row of logits. The length can exceed the size of the tokenizer's
@@ -249,6 +260,32 @@ pub trait LanguageModel: Send {
     /// ([`LanguageModel::replayed_tokens`]).
     fn truncates_cheaply(&self) -> bool {
         self.can_fork()
+    }
+
+    /// Reports whether [`LanguageModel::truncate`] takes no time if it removes drafts: tokens of the last
+    /// run of a sequence, with [`Role::Generated`], that follow the first of several requested rows.
+    fn removes_drafts_cheaply(&self) -> bool {
+        self.truncates_cheaply()
+    }
+
+    /// Reports whether the model has a head that drafts tokens ([`LanguageModel::draft`]).
+    fn has_draft_head(&self) -> bool {
+        false
+    }
+
+    /// Continues sequences by drafts, with the model's own head (multi-token prediction, MTP). Returns a
+    /// row for each run, as with [`Wanted::Largest`], for the token after the run's last one.
+    ///
+    /// The head is a guess at what the model would compute, and takes a fraction of the time. The
+    /// sequences do not change: they forget their drafts with the next call of
+    /// [`LanguageModel::forward`] or [`LanguageModel::truncate`].
+    ///
+    /// # Errors
+    /// Returns an error if the model has no such head, if a sequence is not open or occurs twice, if a
+    /// token is not in the vocabulary, or if the back end fails.
+    fn draft(&mut self, runs: &[DraftRun<'_>]) -> Result<Logits, ModelError> {
+        let _ = runs;
+        Err(ModelError::unsupported("drafts by a head of the model"))
     }
 
     /// Returns the number of tokens that were computed again so far, because a sequence was cut where

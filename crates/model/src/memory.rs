@@ -39,7 +39,7 @@ impl MemoryUse {
     /// Returns an error if Formwork's own decoder does not support the model, or if a tensor is
     /// missing or has the wrong shape.
     pub fn of(checkpoint: &Checkpoint, options: OpenOptions) -> Result<Self, LoadError> {
-        let spec = ModelSpec::of(checkpoint)?;
+        let spec = options.adjusted(ModelSpec::of(checkpoint)?);
         let weights = Weights::bind(checkpoint, &spec, options.quantize, Purpose::Measure)?;
         let (per_token, per_sequence) = cpu::bytes_of_sequence(&spec, &weights, options.kv_cache);
         let size = weights.size();

@@ -47,6 +47,10 @@ pub struct OpenOptions {
     pub state_bytes: Option<usize>,
     /// Type in which the CPU keeps the keys and values of sequences.
     pub kv_cache: KvCacheType,
+    /// True to load the model's own head for drafts, if it has one (multi-token prediction, MTP). The
+    /// head takes the memory of a layer, and prompts take as much more time as a layer does. Only the
+    /// native CPU kernels support it.
+    pub draft_head: bool,
     /// Memory in bytes that the model and one sequence of full length may take on the CPU
     /// ([`MemoryUse::with_context`]). A model that takes more is not opened. `None` means no limit.
     /// candle's own models and GPUs ignore this option.
@@ -68,6 +72,12 @@ pub enum KvCacheType {
 impl OpenOptions {
     /// Upper limit of [`OpenOptions::threads`].
     pub const MOST_THREADS: NonZeroUsize = Team::MOST;
+
+    /// Leaves out the parts of a model that will not be loaded.
+    pub(crate) fn adjusted(self, mut spec: ModelSpec) -> ModelSpec {
+        spec.draft_head = spec.draft_head.filter(|_| self.draft_head);
+        spec
+    }
 
     /// Starts the compute threads for the native CPU kernels.
     fn team(self) -> io::Result<Team> {
@@ -184,12 +194,14 @@ impl Model {
                 candle::check_model(&checkpoint, unknown).map_err(|kind| checkpoint.error(kind))?;
                 return Self::with_candle_model(checkpoint, options, device);
             }
-            spec => spec.map_err(|kind| checkpoint.error(kind))?,
+            spec => options.adjusted(spec.map_err(|kind| checkpoint.error(kind))?),
         };
         // Without a request for a GPU, what no GPU computes runs on the CPU.
         let device = device.filter(|_| options.device != Device::Auto || !spec.is_native_only());
+        let is_native = device.is_none() && gpu.is_none();
+        let spec = ModelSpec { draft_head: spec.draft_head.filter(|_| is_native), ..spec };
         let wanted = options.context.map_or(spec.context, |wanted| wanted.min(spec.context));
-        let context = match options.memory.filter(|_| device.is_none() && gpu.is_none()) {
+        let context = match options.memory.filter(|_| is_native) {
             None => wanted,
             Some(limit) => {
                 let needed = MemoryUse::of(&checkpoint, options)?;
@@ -197,7 +209,7 @@ impl Model {
                 fitting(needed, (wanted, is_given), limit).map_err(|kind| checkpoint.error(kind))?
             }
         };
-        if (device.is_some() || gpu.is_some()) && options.kv_cache != KvCacheType::Auto {
+        if !is_native && options.kv_cache != KvCacheType::Auto {
             return Err(checkpoint.error(Kind::KvCacheDevice));
         }
         let weights = Weights::bind(&checkpoint, &spec, options.quantize, Purpose::Compute)?;

@@ -170,8 +170,8 @@ pub(crate) struct BenchDecodeArgs {
     #[arg(long)]
     pub(crate) no_forced_tokens: bool,
 
-    /// With a grammar, maximum number of tokens to draft from the text so far; fewer if drafts fail; 0
-    /// disables drafts [default: as for `formwork serve`].
+    /// With a grammar, maximum number of tokens to draft, from the text so far or with the model's own head
+    /// for drafts; fewer if drafts fail; 0 disables drafts [default: as for `formwork serve`].
     #[arg(long, value_name = "N")]
     pub(crate) speculate: Option<usize>,
 

@@ -12,7 +12,7 @@ use formwork_benches::throughput::{self, Rates};
 use formwork_engine::{Engine, EngineOptions, Finish, Request, Usage, prompt};
 use formwork_grammar::Constraint;
 use formwork_lm::{ChatInput, Message};
-use formwork_model::{Model, Tier};
+use formwork_model::{Model, OpenOptions, Tier};
 use formwork_vocab::{TokenId, Tokenizer};
 use serde_json::{Value, json};
 
@@ -24,7 +24,7 @@ use crate::load::{self, ShapeSource};
 const TASK: &str = "Fill this in with plausible values.";
 
 pub(super) fn prefill(args: &BenchPrefillArgs, json: Option<&Path>) -> Result<bool> {
-    let subject = Subject::open(&args.speed)?;
+    let subject = Subject::open(&args.speed, false)?;
     let tokens = subject.tokens(args.prompt.get())?;
     let mut report = Report::new(json)?;
     let mut model = subject.model.language_model();
@@ -41,7 +41,9 @@ pub(super) fn decode(args: &BenchDecodeArgs, json: Option<&Path>) -> Result<bool
     let shape = ShapeSource::read(&args.shape)?;
     let compile = |shape: &ShapeSource| shape.compile(&args.shape, ProfileArg::Generate, &args.schema);
     let grammar = shape.as_ref().map(compile).transpose()?;
-    let subject = Subject::open(&args.speed)?;
+    // Without a grammar, nothing is drafted.
+    let drafts = shape.is_some() && args.speculate != Some(0);
+    let subject = Subject::open(&args.speed, drafts)?;
     let mut report = Report::new(json)?;
     let bar = progress_bar(args.speed.runs.get(), "runs")?;
     let mut reading = Reading::default();
@@ -75,7 +77,7 @@ pub(super) fn decode(args: &BenchDecodeArgs, json: Option<&Path>) -> Result<bool
 }
 
 pub(super) fn steps(args: &BenchStepsArgs, json: Option<&Path>) -> Result<bool> {
-    let subject = Subject::open(&args.speed)?;
+    let subject = Subject::open(&args.speed, false)?;
     let (tokens, position) = (args.tokens.get(), args.position.get());
     ensure!(tokens <= 256, "--tokens: a pass has at most 256 tokens");
     let context = subject.model.context_len();
@@ -175,7 +177,8 @@ struct Subject {
 }
 
 impl Subject {
-    fn open(args: &SpeedArgs) -> Result<Self> {
+    /// Opens the model, with its own head for drafts if `draft_head` is true.
+    fn open(args: &SpeedArgs, draft_head: bool) -> Result<Self> {
         if let Some(tier) = args.tier {
             let name = tier.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
             ensure!(Tier::from(tier).force(), "--tier: this processor does not support {name}");
@@ -187,7 +190,7 @@ impl Subject {
             let local = load::resolve(&args.model.model)?;
             (local.path, local.name)
         };
-        let model = load::open(&path, args.model.open.options())?;
+        let model = load::open(&path, OpenOptions { draft_head, ..args.model.open.options() })?;
         let tokenizer = Arc::new(model.tokenizer()?);
         Ok(Self { name, model, tokenizer })
     }

@@ -10,6 +10,8 @@ pub(crate) struct Names {
     /// First part of all names in safetensors except that of the head. Empty in checkpoints without
     /// a head.
     root: &'static str,
+    /// Index of the layer of the head for drafts, which has names of its own in safetensors.
+    draft_layer: Option<usize>,
 }
 
 /// Names of a family that differ from the common ones: the name in GGUF files, and the name in
@@ -254,11 +256,16 @@ impl Names {
         let usual = usual_root(family);
         let roots = [usual, "bert.", ""];
         let has = |root: &&&'static str| {
-            let names = Self { in_config, family, root };
+            let names = Self { in_config, family, root, draft_layer: None };
             checkpoint.tensor(&(names.global("token_embd") + ".weight")).is_some()
         };
         let root = if in_config { roots.iter().find(has).copied() } else { None };
-        Self { in_config, family, root: root.unwrap_or(usual) }
+        Self { in_config, family, root: root.unwrap_or(usual), draft_layer: None }
+    }
+
+    /// Returns the names of a model in which the layer at `index` is that of the head for drafts.
+    pub(crate) const fn with_draft_layer(self, index: usize) -> Self {
+        Self { draft_layer: Some(index), ..self }
     }
 
     pub(crate) const fn family(self) -> Family {
@@ -268,7 +275,7 @@ impl Names {
     /// Returns the names of a family in safetensors if `in_config` is true, and otherwise those in GGUF
     /// files.
     pub(crate) const fn of_format(in_config: bool, family: Family) -> Self {
-        Self { in_config, family, root: usual_root(family) }
+        Self { in_config, family, root: usual_root(family), draft_layer: None }
     }
 
     /// Returns the number that must be added to each weight of a norm.
@@ -300,6 +307,15 @@ impl Names {
     /// `attn_q`. For a tensor whose name in safetensors has no such ending, `part` has the ending, and
     /// the result is the whole name.
     pub(crate) fn layer(self, index: usize, part: &str) -> String {
+        if self.in_config && self.draft_layer == Some(index) {
+            return match part {
+                "nextn.eh_proj" => "mtp.fc".to_owned(),
+                "nextn.enorm" => "mtp.pre_fc_norm_embedding".to_owned(),
+                "nextn.hnorm" => "mtp.pre_fc_norm_hidden".to_owned(),
+                "nextn.shared_head_norm" => "mtp.norm".to_owned(),
+                part => format!("mtp.layers.0.{}", self.own(part)),
+            };
+        }
         if self.in_config {
             let layers = match self.family {
                 Family::Bert => "encoder.layer",

@@ -4,6 +4,7 @@ use formwork_kernels::{Team, fma};
 
 use super::layer::{Pass, Segment};
 use super::product::products;
+use super::state::{LayerState, write_to_convolution};
 use super::workspace::{Workspace, room};
 use crate::ops::silu_in_place;
 use crate::weights::{Convolution, Packed, ShortConvolution};
@@ -26,7 +27,8 @@ impl<'a> Columns<'a> {
         Self { rows: &self.rows[token * self.stride..], ..self }
     }
 
-    fn of(self, token: usize, len: usize) -> &'a [f32] {
+    /// Returns the first `len` columns of a token.
+    pub(super) fn of(self, token: usize, len: usize) -> &'a [f32] {
         &self.rows[token * self.stride + self.start..][..len]
     }
 }
@@ -64,18 +66,17 @@ impl Convolution {
             }
         });
     }
+}
 
-    /// Replaces `last`, the inputs of the tokens before a run of `tokens` tokens, by those before the
-    /// token after the run.
-    fn remember(&self, x: Columns<'_>, tokens: usize, last: &mut [f32]) {
-        let channels = self.shape.channels;
-        let kept = (last.len() / channels).saturating_sub(tokens);
-        let dropped = last.len() - kept * channels;
-        last.copy_within(dropped.., 0);
-        let new = dropped / channels;
-        for (row, last) in last[kept * channels..].chunks_exact_mut(channels).enumerate() {
-            last.copy_from_slice(x.of(tokens - new + row, channels));
-        }
+/// Replaces `last`, the inputs of a convolution of `channels` channels for the tokens before a run of
+/// `tokens` tokens, by those before the token after the run.
+pub(super) fn remember(x: Columns<'_>, (channels, tokens): (usize, usize), last: &mut [f32]) {
+    let kept = (last.len() / channels).saturating_sub(tokens);
+    let dropped = last.len() - kept * channels;
+    last.copy_within(dropped.., 0);
+    let new = dropped / channels;
+    for (row, last) in last[kept * channels..].chunks_exact_mut(channels).enumerate() {
+        last.copy_from_slice(x.of(tokens - new + row, channels));
     }
 }
 
@@ -93,15 +94,23 @@ impl Pass<'_> {
         let mut first = 0;
         for segment in segments {
             let Some(states) = segment.states.as_deref_mut() else { continue };
-            for range in states.ranges(segment.tokens.len()) {
+            let len = segment.tokens.len();
+            for range in states.ranges(len) {
+                let undrafted = states.undrafted(&range, len);
                 let x = x.after(first + range.start);
                 let out = &mut out[(first + range.start) * channels..(first + range.end) * channels];
-                let last = states.layer(index).convolution;
+                let LayerState { convolution: last, drafted, .. } = states.layer(index);
+                if range.start == 0 {
+                    write_to_convolution(drafted, index, (channels, drafted.count()), last);
+                }
                 weights.apply(self.team, (x, last), after, out);
-                weights.remember(x, range.len(), last);
+                remember(x, (channels, undrafted), last);
+                if undrafted < range.len() {
+                    states.set_drafted_convolution(index, x, undrafted..range.len());
+                }
                 states.mark_convolution(index, range.end);
             }
-            first += segment.tokens.len();
+            first += len;
         }
     }
 

@@ -36,14 +36,14 @@ const TOGETHER: usize = 32;
 const PIECE_TILES: usize = 64;
 
 /// Row of logits that a run requests.
-struct Row<'a> {
+pub(super) struct Row<'a> {
     /// Input of the head for this row. Shape: `[hidden]`.
-    x: Vec<f32>,
+    pub(super) x: Vec<f32>,
     /// Requested tokens. `None` if all tokens are requested.
-    tokens: Option<&'a TokenSet>,
-    is_largest: bool,
+    pub(super) tokens: Option<&'a TokenSet>,
+    pub(super) is_largest: bool,
     /// Change of the head by the adapter of the run.
-    change: Option<&'a Delta>,
+    pub(super) change: Option<&'a Delta>,
 }
 
 /// Rows of the head that are computed for one row of logits.
@@ -63,9 +63,14 @@ impl Network {
         runs: &'a [Progress<'_>],
         workspace: &mut Workspace,
     ) -> Vec<Vec<Vec<f32>>> {
+        let runs: Vec<_> = runs.iter().map(|progress| self.rows(progress)).collect();
+        self.logits_of(&runs, workspace)
+    }
+
+    /// Computes rows of logits. Shape of the result: `[runs][rows][vocabulary]`.
+    pub(super) fn logits_of(&self, runs: &[Vec<Row<'_>>], workspace: &mut Workspace) -> Vec<Vec<Vec<f32>>> {
         let head = &self.weights.head;
         let is_sparse = |row: &Row<'_>| row.tokens.is_some_and(|set| set.count() * SPARSE < head.rows);
-        let runs: Vec<_> = runs.iter().map(|progress| self.rows(progress)).collect();
         // If several rows of logits need most of the head, they are computed together with a single
         // read of the whole head.
         let is_few = |row: &Row<'_>| row.tokens.is_some_and(|set| set.count() * FEW < head.rows);

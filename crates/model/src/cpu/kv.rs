@@ -12,6 +12,7 @@ pub(super) const BLOCK: usize = POSITIONS;
 /// Memory layout of a model's keys and values, and the pool from which caches take memory.
 #[derive(Clone, Debug)]
 pub(super) struct KvMemory {
+    format: KvFormat,
     layers: Arc<[LayerMemory]>,
     /// Pool of slots. A slot stores a block of positions for all layers, one after the other. Shape of
     /// a layer: `[kv_heads, block]`.
@@ -45,11 +46,16 @@ impl KvMemory {
             },
             None => (0, KvShape::new(format, 0)),
         };
-        Self::of(spec.layers.iter().map(shape))
+        Self::of(format, spec.layers.iter().map(shape))
+    }
+
+    /// Returns the format in which keys and values are stored.
+    pub(super) const fn format(&self) -> KvFormat {
+        self.format
     }
 
     /// Creates the memory for layers with the given numbers of key-value heads and shapes.
-    fn of(shapes: impl Iterator<Item = (usize, KvShape)>) -> Self {
+    fn of(format: KvFormat, shapes: impl Iterator<Item = (usize, KvShape)>) -> Self {
         let mut end = 0;
         let layer = |(kv_heads, shape)| {
             let layer = LayerMemory { kv_heads, shape, start: end };
@@ -57,7 +63,7 @@ impl KvMemory {
             layer
         };
         let layers = shapes.map(layer).collect();
-        Self { layers, pool: Pool::new(end) }
+        Self { format, layers, pool: Pool::new(end) }
     }
 
     pub(super) fn bytes_per_position(&self) -> usize {
@@ -191,7 +197,7 @@ mod tests {
 
     fn cache() -> KvCache {
         let shape = KvShape::new(KvFormat::I16, 2);
-        KvCache::new(KvMemory::of([(1, shape); 2].into_iter()))
+        KvCache::new(KvMemory::of(KvFormat::I16, [(1, shape); 2].into_iter()))
     }
 
     fn fill(cache: &mut KvCache, to: usize, value: f32) {

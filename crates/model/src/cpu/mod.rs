@@ -16,6 +16,8 @@
 mod adapted;
 mod attention;
 mod convolution;
+mod draft_head;
+mod drafted;
 mod encoder;
 mod feed_forward;
 mod head;
@@ -30,16 +32,19 @@ mod workspace;
 
 use std::borrow::Cow;
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
 use formwork_kernels::{KvFormat, Operand, Slot, Team};
 use formwork_lm::{
-    Abilities, AdapterId, Batch, EncodedText, LanguageModel, Logits, ModelError, Role, Run, SequenceId,
-    Wanted,
+    Abilities, AdapterId, Batch, DraftRun, EncodedText, LanguageModel, Logits, ModelError, Role, Run,
+    SequenceId, Wanted,
 };
 use formwork_vocab::TokenId;
 use rustc_hash::FxHashMap;
 
+use self::draft_head::{Computed, DraftHead, Drafting};
+use self::drafted::MOST_DRAFTS;
 use self::kv::KvMemory;
 use self::layer::{Pass, Segment};
 use self::sequence::Sequence;
@@ -75,7 +80,9 @@ pub(crate) struct Network {
     state_memory: Option<StateMemory>,
     /// Maximum size in bytes of the copies of states of a decoder.
     state_bytes: usize,
-    team: Team,
+    /// The model's own head for drafts.
+    draft_head: Option<Box<DraftHead>>,
+    team: Arc<Team>,
 }
 
 impl Network {
@@ -94,7 +101,11 @@ impl Network {
         let weights = weights.pack()?;
         let state_memory = StateMemory::new(&spec);
         let state_bytes = options.state_bytes.unwrap_or(STATE_BYTES);
-        Ok(Self { spec, weights, rope, kv_memory, state_memory, state_bytes, team })
+        let (draft_head, team) = (None, Arc::new(team));
+        let mut network =
+            Self { spec, weights, rope, kv_memory, state_memory, state_bytes, draft_head, team };
+        network.draft_head = DraftHead::take(&mut network, context).map(Box::new);
+        Ok(network)
     }
 
     /// Sums all packed weights as integers, to measure the speed of reading them. Returns their
@@ -140,7 +151,8 @@ pub(crate) fn bytes_of_sequence(
 ) -> (usize, usize) {
     let kv_memory = KvMemory::new(spec, kv_format(spec, weights, kv_cache));
     let state = StateMemory::new(spec).map_or(0, |memory| memory.bytes());
-    (kv_memory.bytes_per_position(), state)
+    let of_head = draft_head::bytes_per_token(spec, weights, kv_cache);
+    (kv_memory.bytes_per_position() + of_head, state)
 }
 
 impl Backend for Network {
@@ -258,6 +270,8 @@ struct Progress<'a> {
     tokens: Cow<'a, [TokenId]>,
     /// Number of tokens that have been computed.
     read: usize,
+    /// Number of last tokens that are drafted, if the model has states.
+    drafts: usize,
     /// Output of the last layer for the tokens whose logits are requested, as far as computed.
     /// Shape: `[rows, hidden]`.
     x: Vec<f32>,
@@ -265,10 +279,13 @@ struct Progress<'a> {
 
 impl<'a> Progress<'a> {
     fn new(run: Run<'a>, mut sequence: Sequence) -> Self {
+        // Several rows after generated tokens check drafts. All tokens after the first row may go.
+        let checked = if run.role == Role::Generated { run.wanted.count().saturating_sub(1) } else { 0 };
+        let drafts = if checked > MOST_DRAFTS { 0 } else { checked };
         let replayed = sequence.to_replay();
         let tokens = if replayed.is_empty() {
-            // A conversation goes on, or drafts follow: the sequence may be cut here later.
-            if run.role == Role::Prompt || run.wanted.count() > 1 {
+            // A conversation goes on, or many drafts follow: the sequence may be cut here later.
+            if run.role == Role::Prompt || checked > drafts {
                 sequence.keep();
             }
             Cow::Borrowed(run.tokens)
@@ -276,7 +293,7 @@ impl<'a> Progress<'a> {
             Cow::Owned([replayed, run.tokens].concat())
         };
         sequence.append(run.tokens);
-        Self { run, sequence, tokens, read: 0, x: Vec::new() }
+        Self { run, sequence, tokens, read: 0, drafts, x: Vec::new() }
     }
 
     /// Returns the number of tokens that have not been computed yet.
@@ -284,19 +301,33 @@ impl<'a> Progress<'a> {
         self.tokens.len() - self.read
     }
 
-    /// Returns the number of tokens with requested logits among the next `len` tokens.
-    fn wanted(&self, len: usize) -> usize {
-        self.run.wanted.count().saturating_sub(self.left() - len).min(len)
+    /// Returns the numbers of tokens with requested logits, and of drafted tokens, among the next `len`
+    /// tokens. Both are counted from the last of them.
+    fn next(&self, len: usize) -> [usize; 2] {
+        [self.run.wanted.count(), self.drafts].map(|count| count.saturating_sub(self.left() - len).min(len))
     }
 }
 
+/// Next tokens of a run, which are computed together with those of other runs.
+#[derive(Clone, Default)]
+struct Piece {
+    /// Number of tokens of the sequence before the piece.
+    start: usize,
+    /// Range of the tokens to compute ([`Progress::tokens`]).
+    tokens: Range<usize>,
+    /// Number of last tokens whose logits are requested.
+    wanted: usize,
+    /// Number of last tokens whose output of the last layer is needed.
+    output: usize,
+}
+
 impl Network {
-    /// Creates a sequence without tokens.
+    /// Creates a sequence without tokens, which will have no drafts of the model's own head.
     fn sequence(&self) -> Sequence {
         Sequence::new(self.kv_memory.clone(), self.state_memory.as_ref())
     }
 
-    /// Computes all tokens of the runs, piece by piece.
+    /// Computes all tokens of the runs, piece by piece, also in the head for drafts.
     ///
     /// # Errors
     /// Returns an error if there is not enough memory for keys and values.
@@ -305,38 +336,53 @@ impl Network {
             let left = runs.iter().map(Progress::left).sum();
             let mut room = if left <= PIECE + MORE { left } else { PIECE };
             let mut segments = Vec::new();
-            let mut wanted = vec![0; runs.len()];
-            for (progress, wanted) in runs.iter_mut().zip(&mut wanted) {
+            let mut pieces = vec![Piece::default(); runs.len()];
+            for (progress, piece) in runs.iter_mut().zip(&mut pieces) {
                 let len = progress.left().min(room);
                 if len > 0 {
                     room -= len;
-                    *wanted = progress.wanted(len);
-                    let tokens = progress.read..progress.read + len;
-                    progress.read = tokens.end;
-                    let tokens = &progress.tokens[tokens];
-                    segments.push(self.segment(&mut progress.sequence, tokens, *wanted)?);
+                    let [wanted, drafts] = progress.next(len);
+                    // The head needs the output for all tokens.
+                    let output = if progress.sequence.head.is_some() { len } else { wanted };
+                    let start = progress.sequence.cache.len();
+                    *piece = Piece { start, tokens: progress.read..progress.read + len, wanted, output };
+                    progress.read += len;
+                    let tokens = &progress.tokens[piece.tokens.clone()];
+                    segments.push(self.segment(&mut progress.sequence, tokens, [output, drafts])?);
                 }
             }
             if segments.is_empty() {
                 return Ok(());
             }
+            let hidden = self.spec.hidden;
             let mut x = self.pass(segments, workspace, &mut |_| {});
-            for (progress, wanted) in runs.iter_mut().zip(wanted) {
-                progress.x.extend_from_slice(x.split_off(..wanted * self.spec.hidden).unwrap_or_default());
-                progress.sequence.finish();
+            let mut computed = Vec::new();
+            for (progress, Piece { start, tokens, wanted, output }) in runs.iter_mut().zip(pieces) {
+                let Progress { sequence, tokens: all, x: of_run, .. } = progress;
+                let rows = x.split_off(..output * hidden).unwrap_or_default();
+                of_run.extend_from_slice(&rows[(output - wanted) * hidden..]);
+                sequence.finish();
+                if let Some(state) = sequence.head.as_mut().filter(|_| output > 0) {
+                    let (tokens, vectors) = (&all[tokens], self.normed(rows));
+                    computed.push(Computed { state, tokens, start, kept: wanted, vectors });
+                }
+            }
+            if let Some(head) = &self.draft_head {
+                head.read(&mut computed, workspace)?;
             }
         }
     }
 
     /// Returns the next tokens of a sequence as a segment, with memory for their keys, values and
-    /// states. `wanted` is the number of tokens, counted from the last, whose output is needed.
+    /// states. `wanted` is the number of tokens, counted from the last, whose output is needed;
+    /// `drafts` is the number of those that are drafted.
     fn segment<'a>(
         &self,
         sequence: &'a mut Sequence,
         tokens: &'a [TokenId],
-        wanted: usize,
+        [wanted, drafts]: [usize; 2],
     ) -> Result<Segment<'a>, ModelError> {
-        sequence.reserve(tokens.len()).map_err(ModelError::backend)?;
+        sequence.reserve(tokens.len(), drafts).map_err(ModelError::backend)?;
         let Sequence { cache, recurrent, adapter, .. } = sequence;
         let rotations = self.rope.rotations(&self.team, cache.len()..cache.len() + tokens.len());
         let states = recurrent.as_mut().map(|recurrent| &mut recurrent.states);
@@ -350,28 +396,46 @@ impl Network {
     /// layer. After the last layer, the stream only contains the tokens whose output is needed.
     fn pass<'w, 's>(
         &'s self,
-        mut segments: Vec<Segment<'s>>,
+        segments: Vec<Segment<'s>>,
         workspace: &'w mut Workspace,
         visit: &mut dyn FnMut(&[f32]),
     ) -> &'w [f32] {
-        let spec = &self.spec;
-        let tokens = segments.iter().flat_map(|segment| {
-            let change = segment.adapter.and_then(Adapter::embedding);
-            segment.tokens.iter().map(move |token| (token, change))
-        });
+        let hidden = self.spec.hidden;
+        let tokens =
+            segments.iter().flat_map(|segment| segment.tokens.iter().map(|token| (*token, segment.adapter)));
         let mut residual = std::mem::take(&mut workspace.residual);
-        let mut x = room(&mut residual, tokens.clone().count() * spec.hidden);
-        for ((token, change), x) in tokens.zip(x.chunks_exact_mut(spec.hidden)) {
-            match &self.weights.embedding {
-                Some(embedding) => embedding.dequantize(token.index()..token.index() + 1, x),
-                None => self.weights.head.dequantize(token.index(), x),
-            }
-            if let Some(change) = change {
-                change.add(token.index(), x);
-            }
-            scale(x, spec.embedding_scale);
+        let x = room(&mut residual, tokens.clone().count() * hidden);
+        for ((token, adapter), x) in tokens.zip(x.chunks_exact_mut(hidden)) {
+            self.embed(token, adapter, x);
         }
         visit(x);
+        let len = self.layers(segments, x, workspace, visit);
+        workspace.residual = residual;
+        &workspace.residual[..len]
+    }
+
+    /// Writes the embedding of a token to `x`.
+    fn embed(&self, token: TokenId, adapter: Option<&Adapter>, x: &mut [f32]) {
+        match &self.weights.embedding {
+            Some(embedding) => embedding.dequantize(token.index()..token.index() + 1, x),
+            None => self.weights.head.dequantize(token.index(), x),
+        }
+        if let Some(change) = adapter.and_then(Adapter::embedding) {
+            change.add(token.index(), x);
+        }
+        scale(x, self.spec.embedding_scale);
+    }
+
+    /// Computes all layers for the residual stream `x` before the first one. Returns the number of its
+    /// elements that contain the output. The other arguments are those of [`Network::pass`].
+    fn layers<'s>(
+        &'s self,
+        mut segments: Vec<Segment<'s>>,
+        mut x: &mut [f32],
+        workspace: &mut Workspace,
+        visit: &mut dyn FnMut(&[f32]),
+    ) -> usize {
+        let spec = &self.spec;
         let count = x.len() / spec.hidden;
         let mut pass = Pass::new(spec, &self.team, &segments, (0..count).collect());
         if let Some(inputs) = &self.weights.per_layer_inputs {
@@ -401,9 +465,7 @@ impl Network {
         for segment in &mut segments {
             segment.cache.advance(segment.tokens.len());
         }
-        let len = x.len();
-        workspace.residual = residual;
-        &workspace.residual[..len]
+        x.len()
     }
 
     /// Computes the residual stream of a text, before the first layer and after each layer. Shape
@@ -423,7 +485,11 @@ impl Network {
         for tokens in tokens.chunks(PIECE) {
             let mut states = states.iter_mut();
             let mut visit = |x: &[f32]| states.next().into_iter().for_each(|state| state.extend(x));
-            self.pass(vec![self.segment(&mut sequence, tokens, tokens.len())?], &mut workspace, &mut visit);
+            self.pass(
+                vec![self.segment(&mut sequence, tokens, [tokens.len(), 0])?],
+                &mut workspace,
+                &mut visit,
+            );
             sequence.finish();
         }
         Ok(states)
@@ -471,7 +537,8 @@ impl LanguageModel for Decoder {
     fn open(&mut self) -> SequenceId {
         let id = SequenceId(self.next);
         self.next = self.next.wrapping_add(1);
-        self.sequences.insert(id, Sequence { used: self.now, ..self.network.sequence() });
+        let head = self.network.draft_head.as_ref().map(|head| head.state());
+        self.sequences.insert(id, Sequence { used: self.now, head, ..self.network.sequence() });
         id
     }
 
@@ -508,6 +575,10 @@ impl LanguageModel for Decoder {
         self.network.state_memory.is_none()
     }
 
+    fn removes_drafts_cheaply(&self) -> bool {
+        true
+    }
+
     fn replayed_tokens(&self) -> u64 {
         self.replayed
     }
@@ -525,7 +596,40 @@ impl LanguageModel for Decoder {
     }
 
     fn kv_bytes_per_token(&self) -> usize {
-        self.network.kv_memory.bytes_per_position()
+        let of_head = self.network.draft_head.as_ref().map_or(0, |head| head.bytes_per_token());
+        self.network.kv_memory.bytes_per_position() + of_head
+    }
+
+    fn has_draft_head(&self) -> bool {
+        self.network.draft_head.is_some()
+    }
+
+    fn draft(&mut self, runs: &[DraftRun<'_>]) -> Result<Logits, ModelError> {
+        let (Some(head), vocabulary) = (&self.network.draft_head, self.network.spec.vocabulary) else {
+            return Err(ModelError::unsupported("drafts by a head of the model"));
+        };
+        let mut taken = Vec::new();
+        let checked = runs.iter().try_for_each(|run| {
+            ModelError::check_tokens(run.tokens, vocabulary)?;
+            let sequence = self.sequences.get_mut(&run.sequence);
+            let sequence = sequence.ok_or_else(|| ModelError::unknown_sequence(run.sequence))?;
+            let len = sequence.len();
+            let state = sequence.head.take().ok_or_else(|| ModelError::repeated_sequence(run.sequence))?;
+            taken.push((state, len));
+            Ok(())
+        });
+        let drafting = taken.iter_mut().zip(runs).map(|((state, len), run)| {
+            let (len, tokens, wanted) = (*len, run.tokens, run.wanted);
+            Drafting { state, len, tokens, wanted }
+        });
+        let mut drafting: Vec<_> = drafting.collect();
+        let rows = checked.and_then(|()| head.draft(&mut drafting, &mut self.workspace));
+        for ((state, _), run) in taken.into_iter().zip(runs) {
+            if let Some(sequence) = self.sequences.get_mut(&run.sequence) {
+                sequence.head = Some(state);
+            }
+        }
+        Ok(Logits::new(rows?.into_iter().map(|row| vec![row]).collect()))
     }
 
     fn abilities(&self) -> Abilities {

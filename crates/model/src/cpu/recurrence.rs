@@ -1,12 +1,16 @@
 //! Blocks with a linear recurrence: the gated delta rule and Mamba2.
 
 use formwork_kernels::{COLUMNS, Recurrence, Vectors, advance, dot_f32, exp};
+use smallvec::SmallVec;
 
 use super::convolution::{After, Columns};
+use super::drafted::HeadInput;
 use super::layer::{Pass, Segment};
 use super::product::products;
+use super::state::LayerState;
 use super::workspace::{Workspace, room};
 use crate::ops::{gate_by_silu, rms_norm_in_place, rms_norm_row, scale, sigmoid, softplus};
+use crate::spec::RecurrenceSpec;
 use crate::weights::{DeltaRule, Mamba2, Packed};
 
 /// Added to the sum of squares of a query or key of the delta rule.
@@ -15,10 +19,12 @@ const DELTA_EPSILON: f32 = 1e-6;
 /// Number of tokens that a parallel task computes.
 const TOKENS: usize = 4;
 
+/// Number of rows of a state that are copied without asking for memory.
+const ROWS: usize = 128;
+
 /// Inputs of the recurrences of all heads of a layer, for all tokens of the pass.
 struct Inputs<'a> {
-    /// Numbers of heads, of rows and of columns of their states.
-    shape: [usize; 3],
+    shape: RecurrenceSpec,
     /// Queries and keys. The second function of each pair returns the first column of a head.
     queries: (Columns<'a>, &'a (dyn Fn(usize) -> usize + Sync)),
     keys: (Columns<'a>, &'a (dyn Fn(usize) -> usize + Sync)),
@@ -33,7 +39,7 @@ struct Inputs<'a> {
 impl Inputs<'_> {
     /// Returns the inputs of a head from token `first` on.
     fn of_head(&self, head: usize, first: usize) -> Recurrence<'_> {
-        let [heads, rows, columns] = self.shape;
+        let RecurrenceSpec { heads, rows, columns, .. } = self.shape;
         let vectors = |Columns { rows, stride, start }, offset, len| {
             Vectors::new(&rows[first * stride + start + offset..], stride, len)
         };
@@ -44,6 +50,19 @@ impl Inputs<'_> {
             values: vectors(self.values, head * columns, columns),
             decays: of_tokens(self.decays),
             rates: self.rates.map(of_tokens),
+        }
+    }
+
+    /// Returns what a token writes to the state of a head.
+    fn of_token(&self, token: usize, head: usize) -> HeadInput<'_> {
+        let RecurrenceSpec { heads, rows, columns, .. } = self.shape;
+        let (keys, first) = (self.keys.0.after(token), (self.keys.1)(head));
+        let values = self.values.after(token);
+        HeadInput {
+            key: &keys.of(0, first + rows)[first..],
+            value: &values.of(0, (head + 1) * columns)[head * columns..],
+            decay: self.decays[token * heads + head],
+            rate: self.rates.map_or(0.0, |rates| rates[token * heads + head]),
         }
     }
 }
@@ -58,25 +77,40 @@ impl Pass<'_> {
         blocks: &mut Vec<[f32; COLUMNS]>,
         out: &mut [f32],
     ) {
-        let [heads, rows, columns] = inputs.shape;
+        let RecurrenceSpec { heads, rows, columns, .. } = inputs.shape;
         let blocks_of_head = columns.div_ceil(COLUMNS);
         let mut first = 0;
         for segment in segments {
             let Some(states) = segment.states.as_deref_mut() else { continue };
-            for range in states.ranges(segment.tokens.len()) {
+            let len = segment.tokens.len();
+            for range in states.ranges(len) {
                 let (token, tokens) = (first + range.start, range.len());
+                let undrafted = states.undrafted(&range, len);
                 // Shape: `[heads, blocks, tokens]`.
                 let results = room(blocks, heads * blocks_of_head * tokens);
-                let state = states.layer(index).recurrence;
+                let LayerState { recurrence: state, drafted, .. } = states.layer(index);
+                let earlier = if range.start == 0 { drafted.count() } else { 0 };
                 self.team.for_pairs((state, rows), (&mut *results, tokens), |block, state, results| {
-                    let run = inputs.of_head(block / blocks_of_head, token);
-                    advance(&run, block % blocks_of_head * COLUMNS, state, results);
+                    let (head, column) = (block / blocks_of_head, block % blocks_of_head * COLUMNS);
+                    drafted.write((index, &inputs.shape), (head, column), earlier, state);
+                    let (results, of_drafts) = results.split_at_mut(undrafted);
+                    advance(&inputs.of_head(head, token), column, state, results);
+                    if !of_drafts.is_empty() {
+                        let mut copy: SmallVec<[[f32; COLUMNS]; ROWS]> = SmallVec::from_slice(state);
+                        advance(&inputs.of_head(head, token + undrafted), column, &mut copy, of_drafts);
+                    }
                 });
+                if undrafted < tokens {
+                    let drafts = token + undrafted..token + tokens;
+                    let each = drafts.flat_map(|token| (0..heads).map(move |head| (token, head)));
+                    let each = each.map(|(token, head)| inputs.of_token(token, head));
+                    states.set_drafted_recurrence(index, each);
+                }
                 states.mark_recurrence(index, range.end);
-                let len = heads * columns;
-                let (out, results) = (&mut out[token * len..(token + tokens) * len], &*results);
-                self.team.for_chunks(out, TOKENS * len, |chunk, out| {
-                    for (token, out) in (chunk * TOKENS..).zip(out.chunks_exact_mut(len)) {
+                let width = heads * columns;
+                let (out, results) = (&mut out[token * width..(token + tokens) * width], &*results);
+                self.team.for_chunks(out, TOKENS * width, |chunk, out| {
+                    for (token, out) in (chunk * TOKENS..).zip(out.chunks_exact_mut(width)) {
                         for (head, out) in out.chunks_exact_mut(columns).enumerate() {
                             for (block, out) in out.chunks_mut(COLUMNS).enumerate() {
                                 let result = &results[(head * blocks_of_head + block) * tokens + token];
@@ -86,7 +120,7 @@ impl Pass<'_> {
                     }
                 });
             }
-            first += segment.tokens.len();
+            first += len;
         }
     }
 
@@ -148,7 +182,7 @@ impl Pass<'_> {
         let columns = |start| Columns { rows: convolved, stride: channels, start };
         let key_head = |head| shape.key_head(head) * key_dim;
         let inputs = Inputs {
-            shape: [heads, key_dim, value_dim],
+            shape: RecurrenceSpec { heads, rows: key_dim, columns: value_dim, is_delta_rule: true },
             queries: (columns(0), &key_head),
             keys: (columns(keys), &key_head),
             values: columns(2 * keys),
@@ -205,7 +239,7 @@ impl Pass<'_> {
         let columns = |start| Columns { rows: convolved, stride: channels, start };
         let of_group = |head: usize| head * shape.groups / heads * shape.state;
         let inputs = Inputs {
-            shape: [heads, shape.state, shape.head_dim],
+            shape: RecurrenceSpec { heads, rows: shape.state, columns: shape.head_dim, is_delta_rule: false },
             queries: (columns(inner + shape.groups * shape.state), &of_group),
             keys: (columns(inner), &of_group),
             values: Columns { rows: values, stride: inner, start: 0 },

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use formwork_kernels::Slot;
 use formwork_vocab::TokenId;
 
+use super::draft_head::HeadState;
 use super::kv::{KvCache, KvMemory};
 use super::state::{StateMemory, States};
 use crate::adapter::Adapter;
@@ -19,6 +20,9 @@ pub(super) struct Sequence {
     pub(super) cache: KvCache,
     /// `None` if the model has no states.
     pub(super) recurrent: Option<Recurrent>,
+    /// State for the model's own head for drafts. `None` if there is none, or if the sequence will have
+    /// no drafts.
+    pub(super) head: Option<HeadState>,
     /// Adapter that the tokens are computed with.
     pub(super) adapter: Option<Arc<Adapter>>,
     /// Time of the last forward pass, as a number of passes of the decoder.
@@ -40,7 +44,7 @@ impl Sequence {
         let recurrent =
             |memory: &StateMemory| Recurrent { states: States::new(memory.clone()), tokens: Vec::new() };
         let cache = KvCache::new(kv_memory);
-        Self { cache, recurrent: state_memory.map(recurrent), adapter: None, used: 0 }
+        Self { cache, recurrent: state_memory.map(recurrent), head: None, adapter: None, used: 0 }
     }
 
     /// Makes no more snapshots of states, because the sequence will not be cut.
@@ -62,22 +66,28 @@ impl Sequence {
 
     /// Removes all tokens except the first `len`.
     pub(super) fn truncate(&mut self, len: usize) {
+        if let Some(head) = &mut self.head {
+            head.truncate(len);
+        }
         let Some(Recurrent { states, tokens }) = &mut self.recurrent else {
             return self.cache.truncate(len);
         };
         tokens.truncate(len);
-        if len < self.cache.len() {
-            let position = states.restorable(len);
+        let Some(count) = self.cache.len().checked_sub(len).filter(|count| *count > 0) else { return };
+        let mut position = len;
+        if !states.cut(count) {
+            position = states.restorable(len);
             states.restore(position);
-            self.cache.truncate(position);
         }
+        self.cache.truncate(position);
     }
 
     /// Returns a sequence with the first `len` tokens of this one. Both share keys, values and states.
     pub(super) fn fork(&self, len: usize) -> Self {
         let cache = self.cache.fork(self.cache.len());
         let (recurrent, adapter) = (self.recurrent.clone(), self.adapter.clone());
-        let mut fork = Self { cache, recurrent, adapter, used: self.used };
+        let head = self.head.as_ref().map(|head| head.fork(len));
+        let mut fork = Self { cache, recurrent, head, adapter, used: self.used };
         fork.truncate(len);
         fork
     }
@@ -130,15 +140,15 @@ impl Sequence {
         }
     }
 
-    /// Takes memory to compute the next `count` tokens.
+    /// Takes memory to compute the next `count` tokens, of which the last `drafts` are drafted.
     ///
     /// # Errors
     /// Returns an error if there is not enough memory.
-    pub(super) fn reserve(&mut self, count: usize) -> io::Result<()> {
+    pub(super) fn reserve(&mut self, count: usize, drafts: usize) -> io::Result<()> {
         let position = self.cache.len();
         self.cache.reserve(position + count)?;
         match &mut self.recurrent {
-            Some(recurrent) => recurrent.states.begin(position, count),
+            Some(recurrent) => recurrent.states.begin(position, count, drafts),
             None => Ok(()),
         }
     }

@@ -74,6 +74,7 @@ pub(super) fn read(checkpoint: &Checkpoint) -> Result<ModelSpec, Kind> {
     reader.both_ways(&mut spec)?;
     spec.abilities = reader.abilities(&mut spec)?;
     reader.check_layers(&spec)?;
+    spec.draft_head = reader.draft_head(&spec)?;
     Ok(spec)
 }
 
@@ -163,6 +164,7 @@ impl Reader<'_> {
             rope_pairing: RopePairing::Halves,
             ropes: Vec::new(),
             layers: kv_heads.into_iter().zip(widths).map(layer).collect(),
+            draft_head: None,
             qk_norm: None,
             value_norm: false,
             layer_scales: false,

@@ -46,17 +46,34 @@ impl MixerSpec {
         }
     }
 
-    /// Returns the number of heads of the recurrence, and the numbers of rows and of columns of the
-    /// state of each. `None` for a block without a recurrence.
-    pub const fn recurrence(&self) -> Option<[usize; 3]> {
+    /// Returns the shape of the block's recurrence. `None` for a block without one.
+    pub const fn recurrence(&self) -> Option<RecurrenceSpec> {
         match *self {
-            Self::DeltaRule(DeltaRuleSpec { value_heads, key_dim, value_dim, .. }) => {
-                Some([value_heads, key_dim, value_dim])
+            Self::DeltaRule(DeltaRuleSpec { value_heads, key_dim, value_dim, .. }) => Some(RecurrenceSpec {
+                heads: value_heads,
+                rows: key_dim,
+                columns: value_dim,
+                is_delta_rule: true,
+            }),
+            Self::Mamba2(Mamba2Spec { heads, head_dim, state, .. }) => {
+                Some(RecurrenceSpec { heads, rows: state, columns: head_dim, is_delta_rule: false })
             }
-            Self::Mamba2(Mamba2Spec { heads, head_dim, state, .. }) => Some([heads, state, head_dim]),
             _ => None,
         }
     }
+}
+
+/// Shape of a linear recurrence.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RecurrenceSpec {
+    /// Number of heads, each with a state of its own.
+    pub heads: usize,
+    /// Number of rows of a state: the width of a key.
+    pub rows: usize,
+    /// Number of columns of a state: the width of a value.
+    pub columns: usize,
+    /// True if the state forgets the old value of a key before it learns a new one.
+    pub is_delta_rule: bool,
 }
 
 /// Shape of a latent attention block.

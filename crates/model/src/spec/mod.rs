@@ -15,6 +15,7 @@ use formwork_lm::Abilities;
 
 pub use self::mixer::{
     AttentionSpec, ConvolutionSpec, DeltaRuleSpec, HeadSharing, KeyValues, LatentSpec, Mamba2Spec, MixerSpec,
+    RecurrenceSpec,
 };
 pub use self::rope::{LongFactors, RopeScaling, RopeSpec, Yarn};
 use crate::LoadError;
@@ -255,6 +256,9 @@ pub struct ModelSpec {
     pub ropes: Vec<RopeSpec>,
     /// The layers, first to last.
     pub layers: Vec<LayerSpec>,
+    /// Layer of the head for drafts, which predicts the token after the next one (multi-token
+    /// prediction, MTP). `None` if the model has no such head.
+    pub draft_head: Option<LayerSpec>,
     /// Scope of the norm of queries and keys. `None` if they are not normalised.
     pub qk_norm: Option<QkNorm>,
     /// True if the values of each head are normalised, without weights.

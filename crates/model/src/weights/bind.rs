@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::matrix::{Matrix, Origin, Purpose, RowFormat};
 use super::stored;
 use super::{
-    DenseAndExperts, FeedForward, GatedLinear, LayerWeights, Linear, Mixture, Norm, PerLayerInput,
+    DenseAndExperts, DraftHead, FeedForward, GatedLinear, LayerWeights, Linear, Mixture, Norm, PerLayerInput,
     PerLayerInputs, SharedExpert, Weights,
 };
 use crate::checkpoint::{Checkpoint, Names};
@@ -77,7 +77,10 @@ impl Binder<'_> {
         Ok(Weights {
             embedding,
             per_layer_inputs: spec.per_layer_input.map(|width| self.per_layer_inputs(width)).transpose()?,
-            layers: (0..spec.layers.len()).map(|index| self.layer(index)).collect::<Result<_, _>>()?,
+            layers: (0..spec.layers.len())
+                .map(|index| self.layer(index, spec.layers[index]))
+                .collect::<Result<_, _>>()?,
+            draft_head: spec.draft_head.map(|layer| self.draft_head(layer).map(Box::new)).transpose()?,
             output_norm: self.output_norm()?,
             input: self.input()?,
             text_head,
@@ -139,7 +142,20 @@ impl Binder<'_> {
         })
     }
 
-    fn layer(&self, index: usize) -> Result<LayerWeights, Kind> {
+    fn draft_head(&self, layer: LayerSpec) -> Result<DraftHead, Kind> {
+        let (index, hidden) = (self.spec.layers.len(), self.spec.hidden);
+        let own = Binder { names: self.names.with_draft_layer(index), ..*self };
+        let name = |part: &str| own.names.layer(index, part);
+        Ok(DraftHead {
+            token_norm: own.layer_norm(&name("nextn.enorm"), hidden)?,
+            state_norm: own.layer_norm(&name("nextn.hnorm"), hidden)?,
+            projection: own.linear(&name("nextn.eh_proj"), 2 * hidden, hidden)?,
+            layer: own.layer(index, layer)?,
+            output_norm: own.layer_norm(&name("nextn.shared_head_norm"), hidden)?,
+        })
+    }
+
+    fn layer(&self, index: usize, layer: LayerSpec) -> Result<LayerWeights, Kind> {
         let spec = self.spec;
         let name = |part: &str| self.names.layer(index, part);
         let norm =
@@ -148,7 +164,7 @@ impl Binder<'_> {
         let before = spec.norms != NormPlacement::After && !is_residual;
         let after =
             matches!(spec.norms, NormPlacement::After | NormPlacement::Both | NormPlacement::Residual);
-        let LayerSpec { mixer, feed_forward } = spec.layers[index];
+        let LayerSpec { mixer, feed_forward } = layer;
         let has_mixer = mixer != MixerSpec::Nothing;
         let has_feed_forward = feed_forward != FeedForwardSpec::Nothing;
         let is_parallel = spec.norms == NormPlacement::Parallel;

@@ -52,6 +52,21 @@ pub(crate) struct LayerWeights<M = Matrix> {
     pub(crate) scale: Option<f32>,
 }
 
+/// Weights of the head for drafts, which predicts the token after the next one from the vector after a
+/// token and from the next token.
+#[derive(Debug)]
+pub(crate) struct DraftHead<M = Matrix> {
+    /// Norm of the embedding of the next token.
+    pub(crate) token_norm: Norm,
+    /// Norm of the vector after the token, which is the output of the model's last norm.
+    pub(crate) state_norm: Norm,
+    /// Projection of both vectors, that of the token first. Shape: `[hidden, 2 * hidden]`.
+    pub(crate) projection: Linear<M>,
+    pub(crate) layer: LayerWeights<M>,
+    /// Norm before the output head.
+    pub(crate) output_norm: Norm,
+}
+
 /// Weights for the additional input of a layer.
 #[derive(Debug)]
 pub(crate) struct PerLayerInput<M = Matrix> {
@@ -143,6 +158,7 @@ pub(crate) struct Weights<M = Matrix> {
     pub(crate) embedding: Option<Matrix>,
     pub(crate) per_layer_inputs: Option<PerLayerInputs<M>>,
     pub(crate) layers: Vec<LayerWeights<M>>,
+    pub(crate) draft_head: Option<Box<DraftHead<M>>>,
     /// Norm before the head. `None` for models whose layers end with a norm.
     pub(crate) output_norm: Option<Norm>,
     /// Vectors that are added to those of tokens.
@@ -175,20 +191,11 @@ impl<M> Weights<M> {
             plain(&inputs.projection.weight);
         }
         for layer in &self.layers {
-            layer.mixer.each(&mut plain);
-            match &layer.feed_forward {
-                FeedForward::Nothing => {}
-                FeedForward::Dense(dense) => dense.each(&mut plain),
-                FeedForward::Experts(mixture) => mixture.each(&mut plain),
-                FeedForward::DenseAndExperts(both) => {
-                    both.dense.each(&mut plain);
-                    both.mixture.each(&mut plain);
-                }
-            }
-            if let Some(input) = &layer.per_layer_input {
-                plain(&input.gate.weight);
-                plain(&input.projection.weight);
-            }
+            layer.each(&mut plain);
+        }
+        if let Some(head) = &self.draft_head {
+            plain(&head.projection.weight);
+            head.layer.each(&mut plain);
         }
         see(&self.head, Packing::split_bits);
     }
@@ -203,11 +210,21 @@ impl<M> Weights<M> {
             norm: inputs.norm,
         });
         let layers = self.layers.into_iter().map(|layer| layer.map(&mut plain)).collect();
+        let draft_head = self.draft_head.map(|head| {
+            Box::new(DraftHead {
+                token_norm: head.token_norm,
+                state_norm: head.state_norm,
+                projection: head.projection.map(&mut plain),
+                layer: head.layer.map(&mut plain),
+                output_norm: head.output_norm,
+            })
+        });
         let head = into(self.head, Packing::split_bits);
         Weights {
             embedding: self.embedding,
             per_layer_inputs,
             layers,
+            draft_head,
             output_norm: self.output_norm,
             input: self.input,
             text_head: self.text_head,
@@ -217,6 +234,23 @@ impl<M> Weights<M> {
 }
 
 impl<M> LayerWeights<M> {
+    fn each(&self, see: &mut impl FnMut(&M)) {
+        self.mixer.each(see);
+        match &self.feed_forward {
+            FeedForward::Nothing => {}
+            FeedForward::Dense(dense) => dense.each(see),
+            FeedForward::Experts(mixture) => mixture.each(see),
+            FeedForward::DenseAndExperts(both) => {
+                both.dense.each(see);
+                both.mixture.each(see);
+            }
+        }
+        if let Some(input) = &self.per_layer_input {
+            see(&input.gate.weight);
+            see(&input.projection.weight);
+        }
+    }
+
     fn map<T>(self, into: &mut impl FnMut(M) -> T) -> LayerWeights<T> {
         LayerWeights {
             mixer_norm: self.mixer_norm,

@@ -169,6 +169,7 @@ impl Converter<'_> {
             sizes.push(("attention.sliding_window_pattern", 2));
         }
         sizes.extend(self.expert_sizes());
+        sizes.extend(self.size("mtp_num_hidden_layers").map(|heads| ("nextn_predict_layers", heads)));
         for (name, size) in sizes {
             writer.u32(&key(name), size);
         }
@@ -257,7 +258,7 @@ impl Converter<'_> {
         }
         let adds_one = (self.architecture.starts_with("gemma") && self.architecture != "gemma4")
             || matches!(self.architecture, "qwen3next" | "qwen35" | "qwen35moe");
-        if adds_one && name.ends_with("norm.weight") {
+        if adds_one && (name.ends_with("norm.weight") || name.starts_with("mtp.pre_fc_norm")) {
             for value in &mut values {
                 *value += 1.0;
             }
@@ -280,6 +281,16 @@ impl Converter<'_> {
         let name = whole.strip_prefix("language_model.").unwrap_or(&whole);
         if ["visual", "vision_tower", "multi_modal_projector"].iter().any(|other| name.contains(other)) {
             return None;
+        }
+        if let Some(part) = name.strip_prefix("mtp.") {
+            let own = match part {
+                "fc.weight" => "eh_proj",
+                "pre_fc_norm_embedding.weight" => "enorm",
+                "pre_fc_norm_hidden.weight" => "hnorm",
+                "norm.weight" => "shared_head_norm",
+                other => panic!("no name for {other}"),
+            };
+            return Some(format!("blk.{}.nextn.{own}.weight", self.size("num_hidden_layers").unwrap() - 1));
         }
         let global = match name {
             "model.embed_tokens.weight" | "backbone.embeddings.weight" => Some("token_embd.weight"),

@@ -156,6 +156,50 @@ fn states_are_computed_again_without_copies() {
     }
 }
 
+/// Tests passes that check drafts, of which any number remains. States are copied every 64 tokens, so
+/// some drafts lie on both sides of a copy.
+#[test]
+fn removed_drafts_leave_no_trace_and_cost_nothing() {
+    each_model(|model| {
+        let text = tokens(160, 4);
+        let [plain, drafted] = [(); 2].map(|()| model.open());
+        append(model, plain, &text[..55], Role::Prompt, Wanted::Nothing).unwrap();
+        append(model, drafted, &text[..55], Role::Prompt, Wanted::Nothing).unwrap();
+        let mut at = 55;
+        for (round, accepted) in [3, 0, 5, 1, 2, 5, 4, 0, 0, 3, 5, 5].into_iter().enumerate() {
+            let drafts: Vec<_> = text[at..=at + accepted].iter().copied().chain(tokens(5, round)).collect();
+            let drafts = &drafts[..6];
+            let wanted = Wanted::Each(&[None; 6]);
+            let run = Run { sequence: drafted, tokens: drafts, role: Role::Generated, wanted };
+            let rows = model.forward(&Batch { runs: vec![run] }).unwrap().rows(0).to_vec();
+            for (row, token) in rows.iter().zip(&text[at..=at + accepted]) {
+                let expected = append(model, plain, &[*token], Role::Generated, Wanted::All).unwrap();
+                assert_eq!(*row, expected, "round {round}");
+            }
+            if round == 7 {
+                // A fork has the remaining drafts, or is cut before them.
+                for len in [at + 1, at + 3, at - 1, 64] {
+                    let fork = model.fork(drafted, len.min(at + 6)).unwrap();
+                    model.close(fork);
+                }
+            }
+            at += accepted + 1;
+            model.truncate(drafted, at).unwrap();
+        }
+        assert_eq!(model.replayed_tokens(), 0);
+        assert!(model.removes_drafts_cheaply());
+        // Copies of states were made at the same places.
+        for (index, len) in [at, at - 1, 100, 64].into_iter().enumerate() {
+            let given = [plain, drafted].map(|sequence| {
+                let fork = model.fork(sequence, len).unwrap();
+                let row = append(model, fork, &text[len..len + 2], Role::Generated, Wanted::All).unwrap();
+                (row, model.replayed_tokens())
+            });
+            assert_eq!(given[0].0, given[1].0, "cut {index}");
+        }
+    });
+}
+
 #[test]
 fn a_prompt_gives_the_same_bits_every_time() {
     each_model(|model| {

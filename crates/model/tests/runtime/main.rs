@@ -9,6 +9,7 @@ mod candle_models;
 mod conversations;
 mod converted;
 mod converted_encoders;
+mod drafts;
 mod encoders;
 mod files;
 mod golden;

@@ -448,6 +448,7 @@ mod tests {
                 mixer: MixerSpec::Attention(SHAPE),
                 feed_forward: FeedForwardSpec::Dense { width: 64 },
             }],
+            draft_head: None,
             qk_norm: None,
             value_norm: false,
             layer_scales: false,

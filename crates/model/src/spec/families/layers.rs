@@ -4,7 +4,7 @@ use super::{LAYERS, Reader};
 use crate::checkpoint::Family;
 use crate::error::Kind;
 use crate::spec::fields::Field;
-use crate::spec::{FeedForwardSpec, MixerSpec, ModelSpec};
+use crate::spec::{FeedForwardSpec, LayerSpec, MixerSpec, ModelSpec};
 
 impl Reader<'_> {
     /// Removes the layers of drafts, which GGUF files count among the layers.
@@ -15,6 +15,21 @@ impl Reader<'_> {
         self.fields.rule(layers > 0, LAYERS, spec.layers.len(), rule)?;
         spec.layers.truncate(layers);
         Ok(())
+    }
+
+    /// Returns the layer of the head for drafts, if the checkpoint has a head of one layer. It attends,
+    /// and has the feed-forward block of the last layer.
+    pub(super) fn draft_head(&self, spec: &ModelSpec) -> Result<Option<LayerSpec>, Kind> {
+        let count = self.fields.size_or_none(Field("nextn_predict_layers", "mtp_num_hidden_layers"))?;
+        let is_known = matches!(self.family, Family::Qwen35 | Family::Qwen3Next);
+        let index = spec.layers.len();
+        let tensor = self.names().with_draft_layer(index).layer(index, "nextn.eh_proj") + ".weight";
+        if !is_known || count != Some(1) || self.checkpoint.tensor(&tensor).is_none() {
+            return Ok(None);
+        }
+        let attention = spec.attentions().last().map(|(_, attention)| MixerSpec::Attention(*attention));
+        let last = spec.layers.last().map(|layer| layer.feed_forward);
+        Ok(attention.zip(last).map(|(mixer, feed_forward)| LayerSpec { mixer, feed_forward }))
     }
 
     /// Checks that each layer has a mixer, unless the family has layers of one block. Also checks that

@@ -1,4 +1,5 @@
 """Writes NAME-HIDDEN.json next to this file: results of Hugging Face transformers for tiny random decoder models.
+Models with a head for drafts are written to the folder `drafts`.
 
     pip install torch==2.15.0 transformers==5.23.0 safetensors numpy
     python3 generate.py [NAME ...]
@@ -7,6 +8,9 @@ Without names, all models are generated. A file contains the `config.json` of a 
 tensors, and the input tokens. For a few positions it contains the residual stream before the first layer and after each
 layer (before the final norm), and the logits. All results are computed in float32 on a CPU, with eager attention and
 experts, in one pass over all tokens. `check` compares the pass with a run token by token.
+
+The heads for drafts have results at positions of their own: logits after one draft and after a second one. transformers
+does not compute these heads, so `draft` puts them together from its layers.
 
 The weights are not stored. `weights` computes them from the tensors' names, so that tests can compute the same weights.
 """
@@ -1022,6 +1026,15 @@ MODELS = {
 }
 
 
+# Models with a head for drafts (multi-token prediction). The second one has different experts.
+DRAFTS = {
+    f"{name}-mtp": ({**common, "mtp_num_hidden_layers": 1}, by_size)
+    for name, (common, by_size) in MODELS.items()
+    if name in ("qwen3.5", "qwen3.5-moe")
+}
+MODELS |= DRAFTS
+
+
 def config_of(name, hidden):
     common, by_size = MODELS[name]
     sizes = {**COMMON, **SIZES[hidden]}
@@ -1256,6 +1269,68 @@ def check(model, tokens, layers, logits):
     assert all(0.1 < size < 100 for size in sizes) and changes > 0.05
 
 
+def head_shapes(tensors, hidden):
+    """Returns the shapes of the tensors of a head for drafts, whose layer is like the model's last one."""
+    last = max(int(name.split(".")[2]) for name in tensors if name.startswith("model.layers."))
+    layer = {
+        name.replace(f"model.layers.{last}.", "mtp.layers.0."): shape
+        for name, shape in tensors.items()
+        if name.startswith(f"model.layers.{last}.")
+    }
+    norms = ["pre_fc_norm_embedding", "pre_fc_norm_hidden", "norm"]
+    return {**layer, **{f"mtp.{name}.weight": [hidden] for name in norms}, "mtp.fc.weight": [hidden, 2 * hidden]}
+
+
+DRAFT_POSITIONS = [0, 1, 64, 98]
+
+
+def drafted(tokens, position):
+    """Returns a token that a sequence has as its second draft, after the token at `position + 1`."""
+    return (3 * tokens[position + 1] + 1) % VOCAB
+
+
+@torch.no_grad()
+def draft(model, config, tensors, tokens):
+    """Returns the logits of the head for drafts after one draft, and after a second one.
+
+    Entry `p` of the head belongs to token `p + 1` and to the model's normalised output after token `p`. The one after a
+    draft belongs to the next draft and to the head's own normalised output.
+    """
+    weight = {name: torch.tensor(weights(name, shape, config["model_type"])) for name, shape in tensors.items()}
+    text, modules = model.model, type(model.model.norm)
+    last = config["num_hidden_layers"] - 1
+
+    def norm(name, x):
+        module = modules(config["hidden_size"], eps=config["rms_norm_eps"])
+        module.load_state_dict({"weight": weight[f"mtp.{name}.weight"]})
+        return module(x)
+
+    layer = type(text.layers[last])(model.config, last).eval()
+    parts = {name.removeprefix("mtp.layers.0."): tensor for name, tensor in weight.items() if ".layers." in name}
+    layer.load_state_dict(parts)
+
+    def head(entries, states):
+        """Computes the outputs for tokens and the states before them."""
+        embedded = text.embed_tokens(torch.tensor(entries))
+        joined = torch.cat([norm("pre_fc_norm_embedding", embedded), norm("pre_fc_norm_hidden", states)], dim=-1)
+        x = (joined @ weight["mtp.fc.weight"].T)[None]
+        count = len(entries)
+        positions = torch.arange(count)[None]
+        mask = torch.full((count, count), float("-inf")).triu(1)[None, None]
+        rotation = text.rotary_emb(x, positions)
+        out = layer(x, position_embeddings=rotation, attention_mask=mask, position_ids=positions)
+        return norm("norm", (out[0] if isinstance(out, tuple) else out)[0])
+
+    states = text(input_ids=torch.tensor([tokens])).last_hidden_state[0]
+    first = head(tokens[1:], states[:-1])
+    results = []
+    for position in DRAFT_POSITIONS:
+        entries = [*tokens[1 : position + 2], drafted(tokens, position)]
+        second = head(entries, torch.cat([states[: position + 1], first[position : position + 1]]))[-1]
+        results.append([model.lm_head(x).numpy() for x in (first[position], second)])
+    return results
+
+
 def rows(stream, positions=POSITIONS):
     """Returns the rows at some positions as JSON, with the shortest digits that identify each float32."""
     assert np.isfinite(stream).all()
@@ -1274,6 +1349,10 @@ def main():
             tokens, positions = (LONG_TOKENS, LONG_POSITIONS) if is_recurrent else (TOKENS, POSITIONS)
             tensors = shapes(config)
             model = load(config, tensors)
+            if name in DRAFTS:
+                heads = head_shapes(tensors, hidden)
+                drafts = draft(model, config, heads, tokens)
+                tensors = {**tensors, **heads}
             embedded, layers, logits = run(model, tokens)
             # The frequencies of longrope depend on the number of tokens in a pass.
             if (config.get("rope_scaling") or {}).get("type") != "longrope":
@@ -1289,8 +1368,11 @@ def main():
             golden["embedded"] = rows(embedded, positions)
             golden["layers"] = "[" + ",".join(rows(layer, positions) for layer in layers) + "]"
             golden["logits"] = rows(logits, positions)
-            lines = ",\n".join(f'"{key}":{value}' for key, value in golden.items())
             path = folder / f"{name}-{hidden}.json"
+            if name in DRAFTS:
+                golden["drafts"] = "[" + ",".join(rows(np.array(pair), [0, 1]) for pair in drafts) + "]"
+                path = folder / "drafts" / path.name
+            lines = ",\n".join(f'"{key}":{value}' for key, value in golden.items())
             path.write_text(f"{{\n{lines}\n}}\n")
             print(path.name, path.stat().st_size)
 

@@ -1,29 +1,14 @@
-//! Drafts from a smaller model with the same vocabulary.
-//!
-//! Before each pass of the large model, the small one continues the sequences by a few tokens. It
-//! chooses its likeliest token among those that the constraint allows. The large model checks all
-//! drafts of a sequence in one pass, so wrong drafts cost time but change nothing.
+//! Drafts of a draft model, which reads the texts of the sequences.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use formwork_lm::{Batch, LanguageModel, Role, Run, SequenceId, Wanted};
 use formwork_vocab::TokenId;
 
-use crate::engine::contained;
+use super::{Average, Costs, Drafting, FEW};
 use crate::error::{GenerationError, GenerationKind};
-use crate::lookup::check_cost;
-use crate::sequence::{Ahead, Sequence};
+use crate::sequence::Sequence;
 
-/// Weight of the latest pass in an average time.
-const WEIGHT: f64 = 0.1;
-/// Maximum number of unread tokens in a pass that is timed as one that drafts a token. The first pass
-/// of a step reads the tokens that the large model has just chosen.
-const FEW: usize = 4;
-/// Cost of drafting a token before it has been measured, relative to a pass with one token.
-const UNKNOWN: f32 = 0.2;
-/// Factor of the measured cost in each step without drafts. A cost that allows no drafts is measured
-/// again after some hundred steps.
-const FADING: f64 = 0.998;
 /// Minimum and maximum number of tokens of texts that the draft model reads in a step, apart from the
 /// tokens that it drafts.
 const READ: std::ops::RangeInclusive<usize> = 16..=512;
@@ -36,7 +21,7 @@ const WORTH: usize = 32;
 const FORK: usize = 32;
 
 /// A draft model with the texts that it has read.
-pub(crate) struct Drafter {
+pub(super) struct DraftModel {
     model: Box<dyn LanguageModel>,
     /// Texts that the model has read, the least recently used first.
     texts: Vec<Text>,
@@ -44,12 +29,8 @@ pub(crate) struct Drafter {
     vocabulary: usize,
     /// Maximum number of tokens of texts whose sequences have ended.
     kept_tokens: usize,
-    /// Average time of a pass that drafts a token, in seconds.
-    own: Average,
     /// Average time to read a token of a longer text, in seconds.
     reading: Average,
-    /// Average time of the large model's passes with one token per sequence, in seconds.
-    large: Average,
 }
 
 /// A text that the draft model has read.
@@ -69,73 +50,43 @@ impl Text {
     }
 }
 
-/// A sequence for which tokens are being drafted.
-struct Drafting<'a> {
-    sequence: &'a mut Sequence,
-    ahead: Ahead,
+/// A sequence for which tokens are being drafted, and its text.
+struct Reading<'a> {
+    drafting: Drafting<'a>,
     text: Text,
-    /// Tokens of the sequence and its drafts that the draft model has not read.
-    unread: Vec<TokenId>,
-    /// Number of tokens still to draft.
-    count: usize,
 }
 
-/// Average of times, in which later ones count more.
-#[derive(Clone, Copy, Default)]
-struct Average(Option<f64>);
-
-impl Average {
-    fn note(&mut self, seconds: f64) {
-        self.0 = Some(self.0.map_or(seconds, |known| known + WEIGHT * (seconds - known)));
-    }
-}
-
-impl Drafter {
-    /// Creates the drafter for a large model with `vocabulary` tokens. `kept_bytes` limits the keys and
-    /// values of texts whose sequences have ended.
-    pub(crate) fn new(model: Box<dyn LanguageModel>, vocabulary: usize, kept_bytes: usize) -> Self {
+impl DraftModel {
+    /// Creates a draft model without texts. `vocabulary` is the number of tokens of both models'
+    /// vocabularies; `kept_bytes` limits the keys and values of texts whose sequences have ended.
+    pub(super) fn new(model: Box<dyn LanguageModel>, vocabulary: usize, kept_bytes: usize) -> Self {
         Self {
-            vocabulary: vocabulary.min(model.vocab_size()),
+            vocabulary,
             kept_tokens: kept_bytes / model.kv_bytes_per_token().max(1),
             model,
             texts: Vec::new(),
-            own: Average::default(),
             reading: Average::default(),
-            large: Average::default(),
         }
     }
 
-    /// Records the time of a pass of the large model in which `sequences` sequences read `tokens`
-    /// generated or drafted tokens.
-    pub(crate) fn note_pass(&mut self, time: Duration, sequences: usize, tokens: usize) {
-        let drafts = tokens.saturating_sub(sequences) as f32;
-        let share = 1.0 / check_cost(1).mul_add(drafts, 1.0);
-        self.large.note(time.as_secs_f64() * f64::from(share));
-    }
-
-    /// Returns the time to draft and to check a token, relative to the large model's time for one, if
-    /// `sequences` sequences share a pass.
-    pub(crate) fn cost(&self, sequences: usize) -> f32 {
-        let own = match (self.own.0, self.large.0) {
-            (Some(own), Some(large)) if large > 0.0 => (own / large) as f32,
-            _ => UNKNOWN,
-        };
-        check_cost(sequences) + own
-    }
-
     /// Closes the texts whose sequences have ended.
-    pub(crate) fn clear(&mut self, running: &[Sequence]) {
+    pub(super) fn clear(&mut self, running: &[Sequence]) {
         self.keep(running, 0);
     }
 
     /// Drafts at most `most` tokens for each of the sequences that have no drafts.
     ///
     /// # Errors
-    /// Returns an error if the draft model fails. It should not be used any more then.
-    pub(crate) fn draft(&mut self, sequences: &mut [Sequence], most: usize) -> Result<(), GenerationError> {
+    /// Returns an error if the draft model fails.
+    pub(super) fn draft(
+        &mut self,
+        costs: &mut Costs,
+        sequences: &mut [Sequence],
+        most: usize,
+    ) -> Result<(), GenerationError> {
         let running: Vec<u64> = sequences.iter().map(Sequence::order).collect();
         let generating = sequences.iter().filter(|sequence| sequence.need().is_generated()).count();
-        let cost = self.cost(generating);
+        let cost = costs.of(generating);
         let mut planned = Vec::new();
         for sequence in sequences.iter_mut() {
             let room = self.model.context_len().saturating_sub(sequence.tokens().len());
@@ -146,7 +97,7 @@ impl Drafter {
                 planned.push((sequence, count));
             }
         }
-        let mut to_read = self.tokens_to_read();
+        let mut to_read = self.tokens_to_read(costs.large);
         let mut all = Vec::new();
         for (sequence, count) in planned {
             let Some(text) = self.take_text(sequence)? else { continue };
@@ -161,15 +112,17 @@ impl Drafter {
             to_read -= read.saturating_sub(FEW);
             let count = if read == unread.len() { count } else { 0 };
             let unread = unread[..read].to_vec();
-            all.push(Drafting { ahead: sequence.look_ahead(), sequence, text, unread, count });
+            let drafting = Drafting { ahead: sequence.look_ahead(), sequence, unread, count };
+            all.push(Reading { drafting, text });
         }
         if all.is_empty() {
-            self.own.0 = self.own.0.map(|known| known * FADING);
+            costs.fade();
         }
         while !all.is_empty() {
-            self.pass(&mut all)?;
-            let (rest, ended): (Vec<_>, Vec<_>) = all.into_iter().partition(|drafting| drafting.count > 0);
-            self.texts.extend(ended.into_iter().map(|drafting| drafting.text));
+            self.pass(costs, &mut all)?;
+            let (rest, ended): (Vec<_>, Vec<_>) =
+                all.into_iter().partition(|reading| reading.drafting.count > 0);
+            self.texts.extend(ended.into_iter().map(|reading| reading.text));
             all = rest;
         }
         self.keep(sequences, self.kept_tokens);
@@ -177,8 +130,8 @@ impl Drafter {
     }
 
     /// Returns the number of tokens of texts that may be read in a step.
-    fn tokens_to_read(&self) -> usize {
-        let tokens = match (self.reading.0, self.large.0) {
+    fn tokens_to_read(&self, large: Average) -> usize {
+        let tokens = match (self.reading.0, large.0) {
             (Some(reading), Some(large)) if reading > 0.0 => (READ_SHARE * large / reading) as usize,
             _ => *READ.start(),
         };
@@ -245,10 +198,10 @@ impl Drafter {
     }
 
     /// Reads what is unread in one pass, and drafts a token for each sequence that has tokens to draft.
-    fn pass(&mut self, all: &mut [Drafting<'_>]) -> Result<(), GenerationError> {
+    fn pass(&mut self, costs: &mut Costs, all: &mut [Reading<'_>]) -> Result<(), GenerationError> {
         let started = Instant::now();
-        let runs = all.iter().map(|drafting| Run {
-            sequence: drafting.text.id,
+        let runs = all.iter().map(|Reading { drafting, text }| Run {
+            sequence: text.id,
             tokens: &drafting.unread,
             role: if drafting.unread.len() > FEW { Role::Prompt } else { Role::Generated },
             wanted: match drafting.count {
@@ -258,34 +211,20 @@ impl Drafter {
         });
         let logits = self.model.forward(&Batch { runs: runs.collect() }).map_err(GenerationKind::model)?;
         let seconds = started.elapsed().as_secs_f64();
-        let tokens: usize = all.iter().map(|drafting| drafting.unread.len()).sum();
-        if all.iter().all(|drafting| drafting.unread.len() <= FEW) {
-            self.own.note(seconds);
+        let lens = all.iter().map(|reading| reading.drafting.unread.len());
+        let tokens: usize = lens.clone().sum();
+        if lens.clone().all(|len| len <= FEW) {
+            costs.own.note(seconds);
         } else if tokens >= *READ.start() {
             self.reading.note(seconds / tokens as f64);
         }
-        for (index, drafting) in all.iter_mut().enumerate() {
-            drafting.text.tokens.append(&mut drafting.unread);
-            let Some(token) = likeliest(logits.row(index), self.vocabulary) else {
-                drafting.count = 0;
-                continue;
-            };
-            let Drafting { sequence, ahead, .. } = drafting;
-            // A panic of the constraint is reported by the sequence's own work.
-            let is_drafted = contained(|| Ok(sequence.push_draft(ahead, token))).unwrap_or(false);
-            if is_drafted {
-                drafting.unread.push(token);
+        for (index, Reading { drafting, text }) in all.iter_mut().enumerate() {
+            text.tokens.append(&mut drafting.unread);
+            if drafting.count > 0 {
+                drafting.push_likeliest(logits.row(index), self.vocabulary);
             }
-            drafting.count = if is_drafted { drafting.count - 1 } else { 0 };
         }
         self.model.recycle(logits);
         Ok(())
     }
-}
-
-/// Returns the token with the largest finite logit among the first `vocabulary`.
-fn likeliest(row: &[f32], vocabulary: usize) -> Option<TokenId> {
-    let row = &row[..row.len().min(vocabulary)];
-    let (index, logit) = row.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1).then(b.0.cmp(&a.0)))?;
-    logit.is_finite().then_some(TokenId(index as u32))
 }
