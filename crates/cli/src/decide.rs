@@ -248,8 +248,11 @@ pub(crate) struct Decider {
 
 impl Decider {
     pub(crate) fn new(args: &ModelArgs) -> Result<Self> {
-        let Loaded { engine, template, name } =
-            load::load(&args.model, args.open.opening()?, EngineOptions::default())?;
+        let Loaded { engine, template, name } = load::load(
+            &args.model,
+            args.open.opening()?,
+            EngineOptions { speculate: Some(0), ..EngineOptions::default() },
+        )?;
         let model = ServedModel { id: name, aliases: Vec::new(), created: 0, engine, template };
         let decisions = LocalDecisions::new(model, None);
         let runtime = tokio::runtime::Builder::new_current_thread().build()?;

@@ -120,6 +120,10 @@ impl Engine {
             adapters: model.adapters().into(),
             adapter: None,
         };
+        let mut model = model;
+        if draft.is_some() || options.speculate == Some(0) {
+            model.close_draft_head();
+        }
         let vocabulary = model.vocab_size().min(tokenizer.vocabulary().len());
         let of_head = || model.has_draft_head().then(|| Drafter::of_head(vocabulary));
         let engine = Self {

@@ -67,7 +67,7 @@ fn fastest(chance: f32, cost: f32, most: usize) -> (usize, f32) {
     best
 }
 
-/// Estimated probability that a token of a draft model is right if all drafts before it are.
+/// Estimated probability that a computed draft is right if all drafts before it are.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Rate(f32);
 

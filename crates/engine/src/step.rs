@@ -205,7 +205,10 @@ impl Engine {
         let Some(mut drafter) = self.drafter.take() else { return };
         match contained(|| drafter.draft(&mut *self.model, &mut self.running, most)) {
             Ok(()) => self.drafter = Some(drafter),
-            Err(error) => tracing::warn!(%error, "the draft model or head failed; it is not used any more"),
+            Err(error) => {
+                tracing::warn!(%error, "the draft model or head failed; it is not used any more");
+                self.model.close_draft_head();
+            }
         }
     }
 

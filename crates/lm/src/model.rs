@@ -262,8 +262,11 @@ pub trait LanguageModel: Send {
         self.can_fork()
     }
 
-    /// Reports whether [`LanguageModel::truncate`] takes no time if it removes drafts: tokens of the last
-    /// run of a sequence, with [`Role::Generated`], that follow the first of several requested rows.
+    /// Reports whether removing drafts with [`LanguageModel::truncate`] takes no time.
+    ///
+    /// Drafts are the tokens of a sequence's last run that follow the first requested row, if the run has
+    /// the role [`Role::Generated`] and at most 32 such tokens. The tokens before them may have to be
+    /// computed again if they are removed, too.
     fn removes_drafts_cheaply(&self) -> bool {
         self.truncates_cheaply()
     }
@@ -281,12 +284,16 @@ pub trait LanguageModel: Send {
     /// [`LanguageModel::forward`] or [`LanguageModel::truncate`].
     ///
     /// # Errors
-    /// Returns an error if the model has no such head, if a sequence is not open or occurs twice, if a
-    /// token is not in the vocabulary, or if the back end fails.
+    /// Returns an error if the model has no such head or has closed it, if a sequence is not open, occurs
+    /// twice or has no tokens, if a run has no tokens, if a token is not in the vocabulary, if the context
+    /// is full, or if the back end fails.
     fn draft(&mut self, runs: &[DraftRun<'_>]) -> Result<Logits, ModelError> {
         let _ = runs;
         Err(ModelError::unsupported("drafts by a head of the model"))
     }
+
+    /// Stops using the model's own head for drafts, which otherwise computes all tokens of all sequences.
+    fn close_draft_head(&mut self) {}
 
     /// Returns the number of tokens that were computed again so far, because a sequence was cut where
     /// the model has no copy of its state.

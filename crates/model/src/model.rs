@@ -73,7 +73,7 @@ impl OpenOptions {
     /// Upper limit of [`OpenOptions::threads`].
     pub const MOST_THREADS: NonZeroUsize = Team::MOST;
 
-    /// Leaves out the parts of a model that will not be loaded.
+    /// Removes from a specification what will not be loaded.
     pub(crate) fn adjusted(self, mut spec: ModelSpec) -> ModelSpec {
         spec.draft_head = spec.draft_head.filter(|_| self.draft_head);
         spec
@@ -199,14 +199,24 @@ impl Model {
         // Without a request for a GPU, what no GPU computes runs on the CPU.
         let device = device.filter(|_| options.device != Device::Auto || !spec.is_native_only());
         let is_native = device.is_none() && gpu.is_none();
-        let spec = ModelSpec { draft_head: spec.draft_head.filter(|_| is_native), ..spec };
+        let mut spec = ModelSpec { draft_head: spec.draft_head.filter(|_| is_native), ..spec };
         let wanted = options.context.map_or(spec.context, |wanted| wanted.min(spec.context));
         let context = match options.memory.filter(|_| is_native) {
             None => wanted,
             Some(limit) => {
-                let needed = MemoryUse::of(&checkpoint, options)?;
                 let is_given = options.context.is_some();
-                fitting(needed, (wanted, is_given), limit).map_err(|kind| checkpoint.error(kind))?
+                let fits = |options: OpenOptions| {
+                    let needed = MemoryUse::of(&checkpoint, options)?;
+                    fitting(needed, (wanted, is_given), limit).map_err(|kind| checkpoint.error(kind))
+                };
+                match fits(options) {
+                    // The model may fit without its head for drafts.
+                    Err(_) if spec.draft_head.is_some() => {
+                        spec.draft_head = None;
+                        fits(OpenOptions { draft_head: false, ..options })?
+                    }
+                    fits => fits?,
+                }
             }
         };
         if !is_native && options.kv_cache != KvCacheType::Auto {

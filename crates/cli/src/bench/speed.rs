@@ -227,6 +227,7 @@ impl Subject {
             EngineOptions { prefix_cache_bytes: 0, speculate: args.speculate, ..EngineOptions::default() };
         let engine = Engine::start(engine, Arc::clone(&self.tokenizer), options);
         let mut model = self.model.language_model();
+        model.close_draft_head();
         let (mut free, mut shaped) = (Rates::default(), Shaped::default());
         for run in 0..=args.speed.runs.get() {
             let (_, finish) = engine.generate(request.clone())?.collect()?;

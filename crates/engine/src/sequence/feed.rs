@@ -92,7 +92,7 @@ impl Sequence {
     }
 
     /// Drafts at most `most` tokens for the model to check in its next pass, which `sequences`
-    /// generating sequences share. Leaves drafting to a draft model if that is expected to save more.
+    /// generating sequences share. Leaves drafting to a draft model or head if that is expected to save more.
     /// `model_cost` is its cost of a token ([`Rate::count`](crate::lookup::Rate::count)).
     pub(crate) fn draft(&mut self, most: usize, sequences: usize, model_cost: Option<f32>) {
         self.speculation.clear();
@@ -113,7 +113,7 @@ impl Sequence {
         }
     }
 
-    /// Returns the number of tokens, at most `most`, that are worth drafting with a draft model, at the
+    /// Returns the number of tokens, at most `most`, that are worth computing as drafts, at the
     /// given cost of a token ([`Rate::count`](crate::lookup::Rate::count)). Returns 0 if the sequence
     /// already has drafts or chooses no token next.
     pub(crate) fn plan_drafts(&mut self, cost: f32, most: usize) -> usize {

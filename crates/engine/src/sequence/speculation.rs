@@ -29,8 +29,8 @@ struct DraftCounts {
 enum Source {
     /// An earlier place in the text.
     Text(Precedent),
-    /// A draft model.
-    Model,
+    /// A draft model, or the model's own head.
+    Computed,
 }
 
 /// Drafts for the next pass, and the success of earlier drafts.
@@ -40,7 +40,7 @@ pub(super) struct Speculation {
     /// Origin of the drafts.
     source: Option<Source>,
     record: Record,
-    /// Success of the drafts of a draft model.
+    /// Success of computed drafts.
     rate: Rate,
     /// Counts since the last report to the statistics.
     counts: DraftCounts,
@@ -54,8 +54,8 @@ impl Speculation {
     }
 
     /// Returns tokens worth drafting after `tokens`, at most `most`, for a pass that `sequences`
-    /// generating sequences share. Remembers their source. Returns none if a draft model with the given
-    /// cost is expected to save more.
+    /// generating sequences share. Remembers their source. Returns none if computed drafts with the given
+    /// cost are expected to save more.
     pub(super) fn look_up(
         &mut self,
         tokens: &[TokenId],
@@ -72,10 +72,10 @@ impl Speculation {
         precedent.draft(tokens, self.record.count(precedent, sequences, most))
     }
 
-    /// Returns the number of tokens, at most `most`, that are worth drafting with a draft model, at the
+    /// Returns the number of tokens, at most `most`, that are worth computing as drafts, at the
     /// given cost of a token ([`Rate::count`]). Remembers their source.
     pub(super) fn plan(&mut self, cost: f32, most: usize) -> usize {
-        self.source = Some(Source::Model);
+        self.source = Some(Source::Computed);
         self.rate.count(cost, most)
     }
 
@@ -118,7 +118,7 @@ impl Speculation {
     pub(super) fn settle(&mut self, accepted: usize) {
         match self.source {
             Some(Source::Text(precedent)) => self.record.learn(precedent, self.drafts.len(), accepted),
-            Some(Source::Model) => self.rate.learn(self.drafts.len(), accepted),
+            Some(Source::Computed) => self.rate.learn(self.drafts.len(), accepted),
             None => {}
         }
         self.counts.checked += self.drafts.len() as u64;

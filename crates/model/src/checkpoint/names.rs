@@ -313,6 +313,8 @@ impl Names {
                 "nextn.enorm" => "mtp.pre_fc_norm_embedding".to_owned(),
                 "nextn.hnorm" => "mtp.pre_fc_norm_hidden".to_owned(),
                 "nextn.shared_head_norm" => "mtp.norm".to_owned(),
+                "nextn.embed_tokens" => "mtp.embed_tokens".to_owned(),
+                "nextn.shared_head_head" => "mtp.lm_head".to_owned(),
                 part => format!("mtp.layers.0.{}", self.own(part)),
             };
         }

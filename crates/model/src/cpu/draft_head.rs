@@ -20,7 +20,7 @@ use super::product::{Input, Rounding, products};
 use super::workspace::Workspace;
 use super::{Network, kv_format};
 use crate::KvCacheType;
-use crate::ops::normalise;
+use crate::ops::{normalise, normalise_in_place};
 use crate::rope::Rope;
 use crate::spec::ModelSpec;
 use crate::weights::{InputWeights, Linear, Norm, Packed, TextHead, Weights};
@@ -60,8 +60,17 @@ pub(super) struct Computed<'a> {
     pub(super) vectors: Vec<f32>,
 }
 
+/// Entries to compute: tokens, and the vectors before them.
+#[derive(Default)]
+struct Entries {
+    tokens: Vec<TokenId>,
+    /// Shape: `[entries, hidden]`.
+    vectors: Vec<f32>,
+    roundings: Vec<Rounding>,
+}
+
 /// Drafts that continue a sequence.
-pub(super) struct Drafting<'a> {
+pub(super) struct HeadRun<'a> {
     pub(super) state: &'a mut HeadState,
     /// Number of tokens of the sequence.
     pub(super) len: usize,
@@ -82,7 +91,7 @@ impl ModelSpec {
 pub(super) fn bytes_per_token(spec: &ModelSpec, weights: &Weights, kv_cache: KvCacheType) -> usize {
     let memory =
         |of_head: ModelSpec| KvMemory::new(&of_head, kv_format(spec, weights, kv_cache)).bytes_per_position();
-    spec.of_draft_head().map_or(0, memory)
+    spec.of_draft_head().filter(|_| weights.draft_head.is_some()).map_or(0, memory)
 }
 
 impl DraftHead {
@@ -91,14 +100,14 @@ impl DraftHead {
         let spec = network.spec.of_draft_head()?;
         let weights = *network.weights.draft_head.take()?;
         let of_layer = Weights {
-            embedding: network.weights.embedding.clone(),
+            embedding: weights.embedding.or_else(|| network.weights.embedding.clone()),
             per_layer_inputs: None,
             layers: vec![weights.layer],
             draft_head: None,
             output_norm: Some(weights.output_norm),
             input: InputWeights::default(),
             text_head: TextHead::default(),
-            head: network.weights.head.clone(),
+            head: weights.head.unwrap_or_else(|| network.weights.head.clone()),
         };
         let of_head = Network {
             rope: Rope::new(&spec, context),
@@ -137,22 +146,22 @@ impl DraftHead {
         workspace: &mut Workspace,
     ) -> Result<(), ModelError> {
         let hidden = self.network.spec.hidden;
-        let (mut entries, mut roundings) = (Vec::new(), Vec::new());
+        let mut entries = Entries::default();
         for run in &mut *runs {
             let first = run.start.max(1);
             run.state.truncate(first);
             let tokens = &run.tokens[first - run.start..];
             run.state.cache.reserve(first - 1 + tokens.len()).map_err(ModelError::backend)?;
-            for (index, token) in (first..).zip(tokens) {
-                match (index - 1).checked_sub(run.start) {
-                    Some(row) => self.entry(*token, &run.vectors[row * hidden..][..hidden], &mut entries),
-                    None => self.entry(*token, &run.state.vector(index - 1, hidden), &mut entries),
-                }
-                roundings.push(Rounding::at(index - 1));
+            entries.tokens.extend_from_slice(tokens);
+            entries.roundings.extend((first..first + tokens.len()).map(|index| Rounding::at(index - 1)));
+            if first == run.start && !tokens.is_empty() {
+                entries.vectors.extend_from_slice(&run.state.vector(first - 1, hidden));
             }
+            // The vector after the last token belongs to the entry of the next one.
+            entries.vectors.extend_from_slice(&run.vectors[..(run.tokens.len() - 1) * hidden]);
             run.state.keep(run.start, run.kept, &run.vectors, hidden);
         }
-        let mut x = self.projected(&entries, &roundings, workspace);
+        let mut x = self.projected(&entries, workspace);
         let segments = runs.iter_mut().map(|run| {
             let tokens = &run.tokens[run.start.max(1) - run.start..];
             self.segment(&mut run.state.cache, tokens, 0)
@@ -171,26 +180,26 @@ impl DraftHead {
     /// Returns an error if there is not enough memory.
     pub(super) fn draft(
         &self,
-        runs: &mut [Drafting<'_>],
+        runs: &mut [HeadRun<'_>],
         workspace: &mut Workspace,
     ) -> Result<Vec<Vec<f32>>, ModelError> {
         let hidden = self.network.spec.hidden;
         let most = runs.iter().map(|run| run.tokens.len()).max().unwrap_or(0);
         for step in 0..most {
-            let (mut entries, mut roundings) = (Vec::new(), Vec::new());
+            let mut entries = Entries::default();
             let mut going: Vec<_> = runs.iter_mut().filter(|run| run.tokens.len() > step).collect();
             for run in &mut going {
                 let state = &mut *run.state;
-                let vector = match state.after_drafts.take() {
-                    Some(vector) => vector.into(),
-                    None => state.vector(run.len.saturating_sub(1), hidden),
-                };
-                self.entry(run.tokens[step], &vector, &mut entries);
+                match state.after_drafts.take() {
+                    Some(vector) => entries.vectors.extend(vector),
+                    None => entries.vectors.extend_from_slice(&state.vector(run.len - 1, hidden)),
+                }
+                entries.tokens.push(run.tokens[step]);
                 let position = state.cache.len();
+                entries.roundings.push(Rounding::at(position));
                 state.cache.reserve(position + 1).map_err(ModelError::backend)?;
-                roundings.push(Rounding::at(position));
             }
-            let mut x = self.projected(&entries, &roundings, workspace);
+            let mut x = self.projected(&entries, workspace);
             let segments =
                 going.iter_mut().map(|run| self.segment(&mut run.state.cache, &run.tokens[step..=step], 1));
             self.network.layers(segments.collect(), &mut x, workspace, &mut |_| {});
@@ -207,22 +216,21 @@ impl DraftHead {
         Ok(self.network.logits_of(&rows, workspace).into_iter().flatten().collect())
     }
 
-    /// Appends the normalised embedding of a token and the normalised vector before it to `entries`.
-    fn entry(&self, token: TokenId, vector: &[f32], entries: &mut Vec<f32>) {
+    /// Projects entries to the residual stream of the head. Shape of the result: `[entries, hidden]`.
+    fn projected(&self, entries: &Entries, workspace: &mut Workspace) -> Vec<f32> {
         let Network { spec, team, .. } = &self.network;
-        let (mut embedded, start) = (vec![0.0; spec.hidden], entries.len());
-        self.network.embed(token, None, &mut embedded);
-        entries.resize(start + 2 * spec.hidden, 0.0);
-        let (of_token, of_state) = entries[start..].split_at_mut(spec.hidden);
-        normalise(team, spec, &embedded, &self.token_norm, of_token);
-        normalise(team, spec, vector, &self.state_norm, of_state);
-    }
-
-    /// Projects entries of shape `[entries, 2 * hidden]` to the residual stream of the head.
-    fn projected(&self, entries: &[f32], roundings: &[Rounding], workspace: &mut Workspace) -> Vec<f32> {
-        let Network { spec, team, .. } = &self.network;
-        let mut x = vec![0.0; roundings.len() * spec.hidden];
-        let input = Input { x: entries, roundings, adapters: &[] };
+        let Entries { tokens, vectors, roundings } = entries;
+        let mut embedded = vec![0.0; tokens.len() * spec.hidden];
+        for (token, x) in tokens.iter().zip(embedded.chunks_exact_mut(spec.hidden)) {
+            self.network.embed(*token, None, x);
+        }
+        normalise_in_place(team, spec, &mut embedded, &self.token_norm);
+        let mut normed = vec![0.0; vectors.len()];
+        normalise(team, spec, vectors, &self.state_norm, &mut normed);
+        let halves = embedded.chunks_exact(spec.hidden).zip(normed.chunks_exact(spec.hidden));
+        let joined: Vec<f32> = halves.flat_map(|(token, vector)| [token, vector].concat()).collect();
+        let input = Input { x: &joined, roundings, adapters: &[] };
+        let mut x = embedded;
         products(team, &mut workspace.rounded, input, [(&self.projection, &mut *x)]);
         x
     }
@@ -235,6 +243,11 @@ impl DraftHead {
 }
 
 impl HeadState {
+    /// Returns the number of drafts after the `len` tokens of the sequence.
+    pub(super) const fn drafted(&self, len: usize) -> usize {
+        (self.cache.len() + 1).saturating_sub(len)
+    }
+
     /// Removes the entries of drafts, and those of all tokens except the first `len`.
     pub(super) fn truncate(&mut self, len: usize) {
         self.cache.truncate(len.saturating_sub(1));

@@ -60,6 +60,11 @@ impl Drafted {
         self.inputs().for_each(|inputs| inputs.truncate(inputs.len() / before * count));
     }
 
+    /// Gives back the memory beyond that of the tokens.
+    pub(super) fn shrink(&mut self) {
+        self.inputs().for_each(Vec::shrink_to_fit);
+    }
+
     /// Removes the first `count` tokens.
     pub(super) fn remove_first(&mut self, count: usize) {
         let before = self.count;
@@ -130,7 +135,7 @@ impl Drafted {
     }
 }
 
-/// What a token writes to the state of a head.
+/// Input of a recurrence: what a token writes to the state of a head.
 pub(super) struct HeadInput<'a> {
     pub(super) key: &'a [f32],
     pub(super) value: &'a [f32],

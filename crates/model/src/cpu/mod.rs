@@ -43,7 +43,7 @@ use formwork_lm::{
 use formwork_vocab::TokenId;
 use rustc_hash::FxHashMap;
 
-use self::draft_head::{Computed, DraftHead, Drafting};
+use self::draft_head::{Computed, DraftHead, HeadRun};
 use self::drafted::MOST_DRAFTS;
 use self::kv::KvMemory;
 use self::layer::{Pass, Segment};
@@ -201,6 +201,8 @@ pub(crate) struct Decoder {
     now: u64,
     /// Number of tokens that were computed again so far.
     replayed: u64,
+    /// True if the head for drafts computes the tokens of new sequences.
+    uses_draft_head: bool,
     workspace: Workspace,
 }
 
@@ -215,6 +217,7 @@ impl Decoder {
             next: 0,
             now: 0,
             replayed: 0,
+            uses_draft_head: true,
             workspace: Workspace::default(),
         }
     }
@@ -270,7 +273,7 @@ struct Progress<'a> {
     tokens: Cow<'a, [TokenId]>,
     /// Number of tokens that have been computed.
     read: usize,
-    /// Number of last tokens that are drafted, if the model has states.
+    /// Number of last tokens that are kept out of the states, because they may be removed.
     drafts: usize,
     /// Output of the last layer for the tokens whose logits are requested, as far as computed.
     /// Shape: `[rows, hidden]`.
@@ -281,7 +284,7 @@ impl<'a> Progress<'a> {
     fn new(run: Run<'a>, mut sequence: Sequence) -> Self {
         // Several rows after generated tokens check drafts. All tokens after the first row may go.
         let checked = if run.role == Role::Generated { run.wanted.count().saturating_sub(1) } else { 0 };
-        let drafts = if checked > MOST_DRAFTS { 0 } else { checked };
+        let drafts = checked.min(MOST_DRAFTS);
         let replayed = sequence.to_replay();
         let tokens = if replayed.is_empty() {
             // A conversation goes on, or many drafts follow: the sequence may be cut here later.
@@ -301,8 +304,15 @@ impl<'a> Progress<'a> {
         self.tokens.len() - self.read
     }
 
-    /// Returns the numbers of tokens with requested logits, and of drafted tokens, among the next `len`
-    /// tokens. Both are counted from the last of them.
+    /// Returns the number of next tokens that a piece with room for `room` tokens takes. Drafts stay
+    /// together.
+    fn fitting(&self, room: usize) -> usize {
+        let left = self.left();
+        if left <= room { left } else { room.min(left - self.drafts) }
+    }
+
+    /// Returns the numbers of tokens with requested logits, and of drafts, among the next `len` tokens.
+    /// Both are counted from the last of them.
     fn next(&self, len: usize) -> [usize; 2] {
         [self.run.wanted.count(), self.drafts].map(|count| count.saturating_sub(self.left() - len).min(len))
     }
@@ -338,7 +348,7 @@ impl Network {
             let mut segments = Vec::new();
             let mut pieces = vec![Piece::default(); runs.len()];
             for (progress, piece) in runs.iter_mut().zip(&mut pieces) {
-                let len = progress.left().min(room);
+                let len = progress.fitting(room);
                 if len > 0 {
                     room -= len;
                     let [wanted, drafts] = progress.next(len);
@@ -357,17 +367,21 @@ impl Network {
             let hidden = self.spec.hidden;
             let mut x = self.pass(segments, workspace, &mut |_| {});
             let mut computed = Vec::new();
-            for (progress, Piece { start, tokens, wanted, output }) in runs.iter_mut().zip(pieces) {
+            for (progress, piece) in runs.iter_mut().zip(pieces) {
+                let Piece { start, tokens, wanted, output } = piece;
                 let Progress { sequence, tokens: all, x: of_run, .. } = progress;
+                if tokens.is_empty() {
+                    continue;
+                }
                 let rows = x.split_off(..output * hidden).unwrap_or_default();
                 of_run.extend_from_slice(&rows[(output - wanted) * hidden..]);
                 sequence.finish();
-                if let Some(state) = sequence.head.as_mut().filter(|_| output > 0) {
+                if let Some(state) = &mut sequence.head {
                     let (tokens, vectors) = (&all[tokens], self.normed(rows));
                     computed.push(Computed { state, tokens, start, kept: wanted, vectors });
                 }
             }
-            if let Some(head) = &self.draft_head {
+            if let Some(head) = self.draft_head.as_ref().filter(|_| !computed.is_empty()) {
                 head.read(&mut computed, workspace)?;
             }
         }
@@ -481,7 +495,7 @@ impl Network {
             return Ok(states);
         }
         let (mut sequence, mut workspace) = (self.sequence(), Workspace::default());
-        sequence.make_no_snapshots();
+        sequence.only_read();
         for tokens in tokens.chunks(PIECE) {
             let mut states = states.iter_mut();
             let mut visit = |x: &[f32]| states.next().into_iter().for_each(|state| state.extend(x));
@@ -537,7 +551,8 @@ impl LanguageModel for Decoder {
     fn open(&mut self) -> SequenceId {
         let id = SequenceId(self.next);
         self.next = self.next.wrapping_add(1);
-        let head = self.network.draft_head.as_ref().map(|head| head.state());
+        let head = self.network.draft_head.as_ref().filter(|_| self.uses_draft_head);
+        let head = head.map(|head| head.state());
         self.sequences.insert(id, Sequence { used: self.now, head, ..self.network.sequence() });
         id
     }
@@ -601,29 +616,43 @@ impl LanguageModel for Decoder {
     }
 
     fn has_draft_head(&self) -> bool {
-        self.network.draft_head.is_some()
+        self.uses_draft_head && self.network.draft_head.is_some()
+    }
+
+    fn close_draft_head(&mut self) {
+        self.uses_draft_head = false;
+        self.sequences.values_mut().for_each(|sequence| sequence.head = None);
     }
 
     fn draft(&mut self, runs: &[DraftRun<'_>]) -> Result<Logits, ModelError> {
-        let (Some(head), vocabulary) = (&self.network.draft_head, self.network.spec.vocabulary) else {
-            return Err(ModelError::unsupported("drafts by a head of the model"));
-        };
-        let mut taken = Vec::new();
-        let checked = runs.iter().try_for_each(|run| {
-            ModelError::check_tokens(run.tokens, vocabulary)?;
-            let sequence = self.sequences.get_mut(&run.sequence);
+        let unsupported = || ModelError::unsupported("drafts by a head of the model");
+        let head = self.network.draft_head.as_ref().ok_or_else(unsupported)?;
+        for (index, run) in runs.iter().enumerate() {
+            let sequence = self.sequences.get(&run.sequence);
             let sequence = sequence.ok_or_else(|| ModelError::unknown_sequence(run.sequence))?;
-            let len = sequence.len();
-            let state = sequence.head.take().ok_or_else(|| ModelError::repeated_sequence(run.sequence))?;
-            taken.push((state, len));
-            Ok(())
+            if runs[..index].iter().any(|other| other.sequence == run.sequence) {
+                return Err(ModelError::repeated_sequence(run.sequence));
+            }
+            if sequence.len() == 0 || run.tokens.is_empty() {
+                return Err(ModelError::unsupported("drafts without tokens"));
+            }
+            ModelError::check_tokens(run.tokens, self.network.spec.vocabulary)?;
+            let drafted = sequence.head.as_ref().ok_or_else(unsupported)?.drafted(sequence.len());
+            let len = sequence.len() + drafted + run.tokens.len();
+            if len > self.context {
+                return Err(ModelError::context_full(len, self.context));
+            }
+        }
+        let taken = runs.iter().filter_map(|run| {
+            let sequence = self.sequences.get_mut(&run.sequence)?;
+            Some((sequence.head.take()?, sequence.len()))
         });
-        let drafting = taken.iter_mut().zip(runs).map(|((state, len), run)| {
+        let mut taken: Vec<_> = taken.collect();
+        let head_runs = taken.iter_mut().zip(runs).map(|((state, len), run)| {
             let (len, tokens, wanted) = (*len, run.tokens, run.wanted);
-            Drafting { state, len, tokens, wanted }
+            HeadRun { state, len, tokens, wanted }
         });
-        let mut drafting: Vec<_> = drafting.collect();
-        let rows = checked.and_then(|()| head.draft(&mut drafting, &mut self.workspace));
+        let rows = head.draft(&mut head_runs.collect::<Vec<_>>(), &mut self.workspace);
         for ((state, _), run) in taken.into_iter().zip(runs) {
             if let Some(sequence) = self.sequences.get_mut(&run.sequence) {
                 sequence.head = Some(state);
@@ -666,7 +695,7 @@ impl LanguageModel for Decoder {
             let (tokens, wanted) = (text.tokens, Wanted::Each(wanted));
             let run = Run { sequence: SequenceId(0), tokens, role: Role::Prompt, wanted };
             let mut sequence = self.network.sequence();
-            sequence.make_no_snapshots();
+            sequence.only_read();
             Progress::new(run, sequence)
         });
         let mut runs: Vec<Progress<'_>> = runs.collect();
@@ -695,7 +724,7 @@ impl LanguageModel for Decoder {
         let mut opened = opened.ok_or_else(|| ModelError::unknown_sequence(sequence))?;
         self.now += 1;
         opened.used = self.now;
-        opened.make_no_snapshots();
+        opened.only_read();
         self.replayed += opened.to_replay().len() as u64;
         let mut runs = [Progress::new(run, opened)];
         let (network, workspace) = (&*self.network, &mut self.workspace);

@@ -47,8 +47,9 @@ impl Sequence {
         Self { cache, recurrent: state_memory.map(recurrent), head: None, adapter: None, used: 0 }
     }
 
-    /// Makes no more snapshots of states, because the sequence will not be cut.
-    pub(super) fn make_no_snapshots(&mut self) {
+    /// Makes no more snapshots of states and computes no drafts, because the sequence will only be read.
+    pub(super) fn only_read(&mut self) {
+        self.head = None;
         if let Some(recurrent) = &mut self.recurrent {
             recurrent.states.make_no_snapshots();
         }
@@ -89,6 +90,9 @@ impl Sequence {
         let head = self.head.as_ref().map(|head| head.fork(len));
         let mut fork = Self { cache, recurrent, head, adapter, used: self.used };
         fork.truncate(len);
+        if let Some(recurrent) = &mut fork.recurrent {
+            recurrent.states.shrink();
+        }
         fork
     }
 
@@ -115,6 +119,9 @@ impl Sequence {
             let position = states.restorable(self.cache.len());
             states.restore(position);
             self.cache.truncate(position);
+            if let Some(head) = &mut self.head {
+                head.truncate(position);
+            }
         }
     }
 

@@ -133,6 +133,11 @@ impl States {
         self.snapshots.iter().rfind(|snapshot| snapshot.position <= len).map_or(0, |last| last.position)
     }
 
+    /// Gives back the memory for drafts that the sequence does not have.
+    pub(super) fn shrink(&mut self) {
+        self.drafted.shrink();
+    }
+
     /// Removes the last `count` tokens if they are drafted. Returns false if they are not.
     pub(super) fn cut(&mut self, count: usize) -> bool {
         let Some(kept) = self.drafted.count().checked_sub(count) else { return false };
@@ -143,7 +148,7 @@ impl States {
     /// Returns to the snapshot at `position`, and drops later ones. `position` must be a result of
     /// [`States::restorable`].
     pub(super) fn restore(&mut self, position: usize) {
-        self.drafted.finish(0);
+        self.drafted = Drafted::new();
         self.snapshots.retain(|snapshot| snapshot.position <= position);
         self.live = self.snapshots.last().filter(|_| position > 0).map(|last| Arc::clone(&last.state));
     }
@@ -271,7 +276,8 @@ impl States {
         self.drafted.set_convolution(index, tokens.map(|token| x.of(token, channels)));
     }
 
-    /// Does the same for the inputs of a layer's recurrence: for each token, the inputs of all heads.
+    /// Sets the inputs of a layer's recurrence for the drafted tokens of the pass: for each token, those of
+    /// all heads.
     pub(super) fn set_drafted_recurrence<'h>(
         &mut self,
         index: usize,

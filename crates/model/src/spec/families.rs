@@ -74,7 +74,7 @@ pub(super) fn read(checkpoint: &Checkpoint) -> Result<ModelSpec, Kind> {
     reader.both_ways(&mut spec)?;
     spec.abilities = reader.abilities(&mut spec)?;
     reader.check_layers(&spec)?;
-    spec.draft_head = reader.draft_head(&spec)?;
+    spec.draft_head = reader.draft_head(&spec);
     Ok(spec)
 }
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use super::matrix::{Matrix, Origin, Purpose, RowFormat};
 use super::stored;
 use super::{
-    DenseAndExperts, DraftHead, FeedForward, GatedLinear, LayerWeights, Linear, Mixture, Norm, PerLayerInput,
-    PerLayerInputs, SharedExpert, Weights,
+    DenseAndExperts, DraftHeadWeights, FeedForward, GatedLinear, LayerWeights, Linear, Mixture, Norm,
+    PerLayerInput, PerLayerInputs, SharedExpert, Weights,
 };
 use crate::checkpoint::{Checkpoint, Names};
 use crate::error::Kind;
@@ -80,7 +80,7 @@ impl Binder<'_> {
             layers: (0..spec.layers.len())
                 .map(|index| self.layer(index, spec.layers[index]))
                 .collect::<Result<_, _>>()?,
-            draft_head: spec.draft_head.map(|layer| self.draft_head(layer).map(Box::new)).transpose()?,
+            draft_head: spec.draft_head.and_then(|layer| self.usable_draft_head(layer)),
             output_norm: self.output_norm()?,
             input: self.input()?,
             text_head,
@@ -142,16 +142,41 @@ impl Binder<'_> {
         })
     }
 
-    fn draft_head(&self, layer: LayerSpec) -> Result<DraftHead, Kind> {
+    /// Reads the head for drafts. A model runs as well without it, so a head that cannot be read is left
+    /// out, with a warning.
+    fn usable_draft_head(&self, layer: LayerSpec) -> Option<Box<DraftHeadWeights>> {
+        match self.draft_head(layer) {
+            Ok(head) => Some(Box::new(head)),
+            Err(kind) => {
+                let error = self.checkpoint.error(kind);
+                tracing::warn!(%error, "the model's head for drafts cannot be used");
+                None
+            }
+        }
+    }
+
+    fn draft_head(&self, layer: LayerSpec) -> Result<DraftHeadWeights, Kind> {
         let (index, hidden) = (self.spec.layers.len(), self.spec.hidden);
         let own = Binder { names: self.names.with_draft_layer(index), ..*self };
         let name = |part: &str| own.names.layer(index, part);
-        Ok(DraftHead {
+        let own_matrix = |part: &str| {
+            let name = name(part);
+            let is_there = stored::rows(self.checkpoint, &name).is_some();
+            is_there.then(|| own.vocabulary_matrix(&(name + ".weight"))).transpose()
+        };
+        let output_norm = match own.layer_norm(&name("nextn.shared_head_norm"), hidden) {
+            Err(Kind::MissingTensor { .. }) => self.output_norm()?,
+            norm => Some(norm?),
+        };
+        let no_norm = || Kind::MissingTensor { tensor: name("nextn.shared_head_norm") + ".weight" };
+        Ok(DraftHeadWeights {
             token_norm: own.layer_norm(&name("nextn.enorm"), hidden)?,
             state_norm: own.layer_norm(&name("nextn.hnorm"), hidden)?,
             projection: own.linear(&name("nextn.eh_proj"), 2 * hidden, hidden)?,
             layer: own.layer(index, layer)?,
-            output_norm: own.layer_norm(&name("nextn.shared_head_norm"), hidden)?,
+            output_norm: output_norm.ok_or_else(no_norm)?,
+            embedding: own_matrix("nextn.embed_tokens")?,
+            head: own_matrix("nextn.shared_head_head")?,
         })
     }
 

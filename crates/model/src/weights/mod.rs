@@ -55,7 +55,7 @@ pub(crate) struct LayerWeights<M = Matrix> {
 /// Weights of the head for drafts, which predicts the token after the next one from the vector after a
 /// token and from the next token.
 #[derive(Debug)]
-pub(crate) struct DraftHead<M = Matrix> {
+pub(crate) struct DraftHeadWeights<M = Matrix> {
     /// Norm of the embedding of the next token.
     pub(crate) token_norm: Norm,
     /// Norm of the vector after the token, which is the output of the model's last norm.
@@ -65,6 +65,10 @@ pub(crate) struct DraftHead<M = Matrix> {
     pub(crate) layer: LayerWeights<M>,
     /// Norm before the output head.
     pub(crate) output_norm: Norm,
+    /// Embedding. `None` if it is that of the model.
+    pub(crate) embedding: Option<Matrix>,
+    /// Output head. `None` if it is that of the model.
+    pub(crate) head: Option<M>,
 }
 
 /// Weights for the additional input of a layer.
@@ -158,7 +162,7 @@ pub(crate) struct Weights<M = Matrix> {
     pub(crate) embedding: Option<Matrix>,
     pub(crate) per_layer_inputs: Option<PerLayerInputs<M>>,
     pub(crate) layers: Vec<LayerWeights<M>>,
-    pub(crate) draft_head: Option<Box<DraftHead<M>>>,
+    pub(crate) draft_head: Option<Box<DraftHeadWeights<M>>>,
     /// Norm before the head. `None` for models whose layers end with a norm.
     pub(crate) output_norm: Option<Norm>,
     /// Vectors that are added to those of tokens.
@@ -193,11 +197,15 @@ impl<M> Weights<M> {
         for layer in &self.layers {
             layer.each(&mut plain);
         }
-        if let Some(head) = &self.draft_head {
-            plain(&head.projection.weight);
-            head.layer.each(&mut plain);
-        }
         see(&self.head, Packing::split_bits);
+        // The head for drafts is taken out of the weights, so it must be last.
+        if let Some(draft_head) = &self.draft_head {
+            draft_head.layer.each(&mut |matrix| see(matrix, Packing::plain));
+            see(&draft_head.projection.weight, Packing::plain);
+            if let Some(head) = &draft_head.head {
+                see(head, Packing::split_bits);
+            }
+        }
     }
 
     /// Replaces each matrix except the embedding by the result of `into`, in the order of
@@ -210,16 +218,20 @@ impl<M> Weights<M> {
             norm: inputs.norm,
         });
         let layers = self.layers.into_iter().map(|layer| layer.map(&mut plain)).collect();
-        let draft_head = self.draft_head.map(|head| {
-            Box::new(DraftHead {
-                token_norm: head.token_norm,
-                state_norm: head.state_norm,
-                projection: head.projection.map(&mut plain),
-                layer: head.layer.map(&mut plain),
-                output_norm: head.output_norm,
+        let head = into(self.head, Packing::split_bits);
+        let draft_head = self.draft_head.map(|draft_head| {
+            let layer = draft_head.layer.map(&mut |matrix| into(matrix, Packing::plain));
+            let projection = draft_head.projection.map(&mut |matrix| into(matrix, Packing::plain));
+            Box::new(DraftHeadWeights {
+                token_norm: draft_head.token_norm,
+                state_norm: draft_head.state_norm,
+                projection,
+                layer,
+                output_norm: draft_head.output_norm,
+                embedding: draft_head.embedding,
+                head: draft_head.head.map(|head| into(head, Packing::split_bits)),
             })
         });
-        let head = into(self.head, Packing::split_bits);
         Weights {
             embedding: self.embedding,
             per_layer_inputs,

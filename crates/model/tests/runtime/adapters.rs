@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::converted;
-use crate::published::{Golden, Stored, goldens, write_safetensors};
+use crate::published::{Golden, Stored, goldens, goldens_in, write_safetensors};
 use crate::tiny::{self, append};
 use crate::writer::Writer;
 
@@ -299,6 +299,22 @@ fn a_peft_adapter_equals_merged_weights() {
         let distance = distance(&logits(&golden, &model, Some(FIRST)), &expected);
         assert!(distance < CLOSE, "{name}: {distance}");
         assert_eq!(base, logits(&golden, &in_folder(&golden), None), "{name}: the base without an adapter");
+    }
+}
+
+/// No adapter changes the head for drafts, which lies between the matrices that they change.
+#[test]
+fn an_adapter_equals_merged_weights_beside_a_head_for_drafts() {
+    for (name, golden) in goldens_in("tests/runtime/goldens/drafts") {
+        let mut changes = changes(&golden, "one");
+        changes.retain(|change| !change.name.starts_with("mtp."));
+        let options = OpenOptions { draft_head: true, ..OpenOptions::default() };
+        let open = |golden: &Golden| Model::open(golden.checkpoint().path(), options).unwrap();
+        let model = with_adapter(open(&golden), peft(&changes).path()).unwrap();
+        assert!(model.language_model().has_draft_head());
+        let expected = logits(&golden, &open(&merged(&golden, &changes)), None);
+        let distance = distance(&logits(&golden, &model, Some(FIRST)), &expected);
+        assert!(distance < CLOSE, "{name}: {distance}");
     }
 }
 

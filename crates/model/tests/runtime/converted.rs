@@ -282,28 +282,8 @@ impl Converter<'_> {
         if ["visual", "vision_tower", "multi_modal_projector"].iter().any(|other| name.contains(other)) {
             return None;
         }
-        if let Some(part) = name.strip_prefix("mtp.") {
-            let own = match part {
-                "fc.weight" => "eh_proj",
-                "pre_fc_norm_embedding.weight" => "enorm",
-                "pre_fc_norm_hidden.weight" => "hnorm",
-                "norm.weight" => "shared_head_norm",
-                other => panic!("no name for {other}"),
-            };
-            return Some(format!("blk.{}.nextn.{own}.weight", self.size("num_hidden_layers").unwrap() - 1));
-        }
-        let global = match name {
-            "model.embed_tokens.weight" | "backbone.embeddings.weight" => Some("token_embd.weight"),
-            "model.norm.weight" | "backbone.norm_f.weight" => Some("output_norm.weight"),
-            "model.embedding_norm.weight" => Some("token_embd_norm.weight"),
-            "lm_head.weight" => Some("output.weight"),
-            "model.embed_tokens_per_layer.weight" => Some("per_layer_token_embd.weight"),
-            "model.per_layer_model_projection.weight" => Some("per_layer_model_proj.weight"),
-            "model.per_layer_projection_norm.weight" => Some("per_layer_proj_norm.weight"),
-            _ => None,
-        };
-        if let Some(global) = global {
-            return Some(global.to_owned());
+        if let Some(global) = self.global_name(name) {
+            return Some(global);
         }
         let name = name.replacen("backbone.", "model.", 1);
         let (layer, part) = name.strip_prefix("model.layers.").unwrap().split_once('.').unwrap();
@@ -387,6 +367,34 @@ impl Converter<'_> {
             other => panic!("no name for {other}"),
         };
         Some(format!("blk.{layer}.{own}.{kind}"))
+    }
+
+    /// Returns the name of a tensor that belongs to no layer, or to the head for drafts, whose layer is the
+    /// last one. `None` for the others.
+    fn global_name(&self, name: &str) -> Option<String> {
+        let own = match name {
+            "model.embed_tokens.weight" | "backbone.embeddings.weight" => "token_embd",
+            "model.norm.weight" | "backbone.norm_f.weight" => "output_norm",
+            "model.embedding_norm.weight" => "token_embd_norm",
+            "lm_head.weight" => "output",
+            "model.embed_tokens_per_layer.weight" => "per_layer_token_embd",
+            "model.per_layer_model_projection.weight" => "per_layer_model_proj",
+            "model.per_layer_projection_norm.weight" => "per_layer_proj_norm",
+            _ => {
+                let own = match name.strip_prefix("mtp.")? {
+                    "fc.weight" => "eh_proj",
+                    "pre_fc_norm_embedding.weight" => "enorm",
+                    "pre_fc_norm_hidden.weight" => "hnorm",
+                    "norm.weight" => "shared_head_norm",
+                    other => panic!("no name for {other}"),
+                };
+                return Some(format!(
+                    "blk.{}.nextn.{own}.weight",
+                    self.size("num_hidden_layers").unwrap() - 1
+                ));
+            }
+        };
+        Some(format!("{own}.weight"))
     }
 
     /// Writes what differs from layer to layer in Gemma 4, and the frequencies of the windowed layers.

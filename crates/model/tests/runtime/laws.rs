@@ -176,26 +176,78 @@ fn removed_drafts_leave_no_trace_and_cost_nothing() {
                 let expected = append(model, plain, &[*token], Role::Generated, Wanted::All).unwrap();
                 assert_eq!(*row, expected, "round {round}");
             }
-            if round == 7 {
-                // A fork has the remaining drafts, or is cut before them.
-                for len in [at + 1, at + 3, at - 1, 64] {
-                    let fork = model.fork(drafted, len.min(at + 6)).unwrap();
-                    model.close(fork);
-                }
-            }
+            // A fork has some of the drafts, and goes on with other tokens.
+            let fork = model.fork(drafted, at + accepted + 1).unwrap();
+            let given = append(model, fork, &text[..3], Role::Prompt, Wanted::All).unwrap();
+            let expected = model.fork(plain, at + accepted + 1).unwrap();
+            let expected = append(model, expected, &text[..3], Role::Prompt, Wanted::All).unwrap();
+            assert_eq!(given, expected, "round {round}");
             at += accepted + 1;
             model.truncate(drafted, at).unwrap();
         }
         assert_eq!(model.replayed_tokens(), 0);
         assert!(model.removes_drafts_cheaply());
-        // Copies of states were made at the same places.
-        for (index, len) in [at, at - 1, 100, 64].into_iter().enumerate() {
-            let given = [plain, drafted].map(|sequence| {
+        // A copy of the state was made after 64 tokens, in the middle of drafts.
+        let before = model.replayed_tokens();
+        for len in [at, at - 1, 64] {
+            let [expected, given] = [plain, drafted].map(|sequence| {
                 let fork = model.fork(sequence, len).unwrap();
-                let row = append(model, fork, &text[len..len + 2], Role::Generated, Wanted::All).unwrap();
-                (row, model.replayed_tokens())
+                append(model, fork, &text[len..len + 2], Role::Generated, Wanted::All).unwrap()
             });
-            assert_eq!(given[0].0, given[1].0, "cut {index}");
+            assert_eq!(given, expected, "{len}");
+        }
+        let replayed = model.replayed_tokens() - before;
+        assert!(replayed == 0 || replayed <= 2 * (at - 1 - 64) as u64, "{replayed}");
+    });
+}
+
+/// Tests a pass of several pieces, in which some sequences wait for a later piece, and drafts lie at the
+/// end of a piece.
+#[test]
+fn drafts_of_several_sequences_fit_pieces_of_any_length() {
+    each_model(|model| {
+        let wanted = Wanted::Each(&[None; 5]);
+        for long in [253, 300] {
+            let texts = [tokens(long, 1), tokens(5, 2), tokens(5, 3), tokens(40, 4)];
+            let mut opened = Vec::new();
+            for seed in 0..texts.len() {
+                let sequence = model.open();
+                append(model, sequence, &tokens(60 + seed, seed), Role::Prompt, Wanted::Nothing).unwrap();
+                // Its last pass had drafts, of which none, some or all remain.
+                let run = Run { sequence, tokens: &tokens(5, 7), role: Role::Generated, wanted };
+                model.forward(&Batch { runs: vec![run] }).unwrap();
+                model.truncate(sequence, 61 + 2 * seed.min(2) + seed).unwrap();
+                let alone = model.fork(sequence, 61 + 2 * seed.min(2) + seed).unwrap();
+                opened.push((sequence, alone));
+            }
+            let runs = opened.iter().zip(&texts).map(|(&(sequence, _), tokens)| Run {
+                sequence,
+                tokens,
+                role: Role::Generated,
+                wanted,
+            });
+            let together = model.forward(&Batch { runs: runs.collect() }).unwrap();
+            for (index, (&(sequence, alone), text)) in opened.iter().zip(&texts).enumerate() {
+                let checked = text.len() - 5;
+                if checked > 0 {
+                    append(model, alone, &text[..checked], Role::Generated, Wanted::Nothing).unwrap();
+                }
+                for (row, token) in together.rows(index).iter().zip(&text[checked..]) {
+                    let expected = append(model, alone, &[*token], Role::Generated, Wanted::All).unwrap();
+                    assert_eq!(*row, expected, "{long} tokens, run {index}");
+                }
+                let len = 61 + 2 * index.min(2) + index + checked + 2;
+                let next = tokens(3, 8);
+                let [given, expected] = [sequence, alone].map(|sequence| {
+                    model.truncate(sequence, len).unwrap();
+                    let replayed = model.replayed_tokens();
+                    let row = append(model, sequence, &next, Role::Generated, Wanted::All).unwrap();
+                    (row, model.replayed_tokens() - replayed)
+                });
+                assert_eq!(given.0, expected.0, "{long} tokens, run {index}");
+                assert_eq!(given.1, 0, "{long} tokens, run {index}");
+                [sequence, alone].into_iter().for_each(|sequence| model.close(sequence));
+            }
         }
     });
 }

@@ -19,17 +19,17 @@ impl Reader<'_> {
 
     /// Returns the layer of the head for drafts, if the checkpoint has a head of one layer. It attends,
     /// and has the feed-forward block of the last layer.
-    pub(super) fn draft_head(&self, spec: &ModelSpec) -> Result<Option<LayerSpec>, Kind> {
-        let count = self.fields.size_or_none(Field("nextn_predict_layers", "mtp_num_hidden_layers"))?;
-        let is_known = matches!(self.family, Family::Qwen35 | Family::Qwen3Next);
+    pub(super) fn draft_head(&self, spec: &ModelSpec) -> Option<LayerSpec> {
+        if !matches!(self.family, Family::Qwen35 | Family::Qwen3Next) || !spec.abilities.generates {
+            return None;
+        }
+        let count = self.fields.size_or_none(Field("nextn_predict_layers", "mtp_num_hidden_layers"));
         let index = spec.layers.len();
         let tensor = self.names().with_draft_layer(index).layer(index, "nextn.eh_proj") + ".weight";
-        if !is_known || count != Some(1) || self.checkpoint.tensor(&tensor).is_none() {
-            return Ok(None);
-        }
-        let attention = spec.attentions().last().map(|(_, attention)| MixerSpec::Attention(*attention));
-        let last = spec.layers.last().map(|layer| layer.feed_forward);
-        Ok(attention.zip(last).map(|(mixer, feed_forward)| LayerSpec { mixer, feed_forward }))
+        let is_there = matches!(count, Ok(Some(1))) && self.checkpoint.tensor(&tensor).is_some();
+        let attention = spec.attentions().last().filter(|_| is_there);
+        let mixer = MixerSpec::Attention(*attention?.1);
+        Some(LayerSpec { mixer, feed_forward: spec.layers.last()?.feed_forward })
     }
 
     /// Checks that each layer has a mixer, unless the family has layers of one block. Also checks that
