@@ -677,10 +677,25 @@ unsafe fn meet<V: Vector, S: Source<V>, const T: usize, const FINE: bool>(
                     integers[t] = if FINE { V::add(integers[t], minus) } else { minus };
                 }
             }
-            for piece in pieces {
-                for t in 0..T {
-                    integers[t] =
-                        add_four::<S::Kind, V>(integers[t], levels[piece], all[t].add(index), piece);
+            if const { V::NARROWS && S::Kind::PAIRS > 1 && !FINE } {
+                for first in pieces.clone().step_by(S::Kind::PAIRS) {
+                    let mut narrow = [V::zero(); T];
+                    for piece in first..pieces.end.min(first + S::Kind::PAIRS) {
+                        for t in 0..T {
+                            let four = four::<V>(all[t].add(index), piece);
+                            narrow[t] = V::dot_narrow(narrow[t], levels[piece], four);
+                        }
+                    }
+                    for t in 0..T {
+                        integers[t] = V::add(integers[t], V::widen_narrow(narrow[t]));
+                    }
+                }
+            } else {
+                for piece in pieces {
+                    for t in 0..T {
+                        integers[t] =
+                            add_four::<S::Kind, V>(integers[t], levels[piece], all[t].add(index), piece);
+                    }
                 }
             }
             for t in 0..T {
@@ -710,7 +725,16 @@ unsafe fn add_four<K: Kind, V: Vector>(
     x: *const Q8Block,
     piece: usize,
 ) -> V::Ints {
-    let fours: &[[i8; 4]; PIECES] = &*(&raw const (*x).q).cast();
-    let four = V::each_int(i32::from_le_bytes(fours[piece].map(i8::cast_unsigned)));
+    let four = four::<V>(x, piece);
     if K::WIDE { V::dot_wide(integers, levels, four) } else { V::dot(integers, levels, four) }
+}
+
+/// Returns the four activations of piece `piece` of the block `x`, in every lane.
+///
+/// # Safety
+/// The requirements of [`add_four`] apply.
+#[inline(always)]
+unsafe fn four<V: Vector>(x: *const Q8Block, piece: usize) -> V::Ints {
+    let fours: &[[i8; 4]; PIECES] = &*(&raw const (*x).q).cast();
+    V::each_int(i32::from_le_bytes(fours[piece].map(i8::cast_unsigned)))
 }

@@ -43,6 +43,9 @@ pub(crate) trait Vector: Sized {
     /// must not.
     const TAKES_WIDE_BIAS: bool;
 
+    /// True if [`Vector::dot_narrow`] is faster than [`Vector::dot`].
+    const NARROWS: bool = false;
+
     /// Calls [`meet_panel`] in a function of its own, which all block types of the kind `K` share.
     /// A vector that holds all rows of a tile does not use panels.
     ///
@@ -164,6 +167,24 @@ pub(crate) trait Vector: Sized {
     /// # Safety
     /// The processor must support the implementation's instructions.
     unsafe fn dot(sums: Self::Ints, weights: Self::Ints, x: Self::Ints) -> Self::Ints;
+
+    /// Does the same as [`Vector::dot`] in lanes of 16 bits, each of which gets the products of two
+    /// weights. No sum may exceed 16 bits.
+    ///
+    /// # Safety
+    /// The processor must support the implementation's instructions.
+    unsafe fn dot_narrow(sums: Self::Ints, weights: Self::Ints, x: Self::Ints) -> Self::Ints {
+        // SAFETY: the requirements are the same.
+        unsafe { Self::dot(sums, weights, x) }
+    }
+
+    /// Returns the sums of the pairs of 16-bit lanes that [`Vector::dot_narrow`] computed.
+    ///
+    /// # Safety
+    /// The processor must support the implementation's instructions.
+    unsafe fn widen_narrow(sums: Self::Ints) -> Self::Ints {
+        sums
+    }
 
     /// Adds to each lane the products of its four unsigned weights, which may be up to 255, with
     /// four signed bytes. See [`Vector::TAKES_WIDE_BIAS`].

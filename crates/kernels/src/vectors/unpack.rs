@@ -227,31 +227,44 @@ pub(crate) trait Kind {
     const BIASED: bool = !Self::OFFSET;
     /// True if levels have up to eight bits instead of seven.
     const WIDE: bool = false;
+    /// Maximum number of pairs of products of levels and activations whose sum fits in 16 bits.
+    const PAIRS: usize = 1;
 }
 
-pub(crate) struct Biased;
+// `BITS` is the maximum number of bits of a level.
+pub(crate) struct Biased<const BITS: u32 = 7>;
 pub(crate) struct Wide;
-pub(crate) struct SplitBiased;
-pub(crate) struct Offset;
-pub(crate) struct SplitOffset;
+pub(crate) struct SplitBiased<const BITS: u32 = 7>;
+pub(crate) struct Offset<const BITS: u32 = 7>;
+pub(crate) struct SplitOffset<const BITS: u32 = 7>;
 
-impl Kind for Biased {}
+/// Returns [`Kind::PAIRS`] of levels with `bits` bits. Activations are at most 127.
+const fn most_pairs(bits: u32) -> usize {
+    i16::MAX as usize / (2 * 127 * ((1 << bits) - 1))
+}
+
+impl<const BITS: u32> Kind for Biased<BITS> {
+    const PAIRS: usize = most_pairs(BITS);
+}
 
 impl Kind for Wide {
     const WIDE: bool = true;
 }
 
-impl Kind for SplitBiased {
+impl<const BITS: u32> Kind for SplitBiased<BITS> {
     const SPLIT: bool = true;
+    const PAIRS: usize = most_pairs(BITS);
 }
 
-impl Kind for Offset {
+impl<const BITS: u32> Kind for Offset<BITS> {
     const OFFSET: bool = true;
+    const PAIRS: usize = most_pairs(BITS);
 }
 
-impl Kind for SplitOffset {
+impl<const BITS: u32> Kind for SplitOffset<BITS> {
     const SPLIT: bool = true;
     const OFFSET: bool = true;
+    const PAIRS: usize = most_pairs(BITS);
 }
 
 /// A block type whose heads can be unpacked into scales and offsets for a vector of rows.
@@ -359,8 +372,8 @@ impl<B: Unpack> Unpack for SplitBits<B> {
     }
 }
 
-plain_scales!(Q4_0: Biased, Q4_1: Offset, Q5_0: Biased, Q5_1: Offset, Q8_0: Wide, Iq4Nl: Wide);
-plain_scales!(Tq1_0: Biased, Tq2_0: Biased, Q1_0: Biased, Q2_0: Biased);
+plain_scales!(Q4_0: Biased<4>, Q4_1: Offset<4>, Q5_0: Biased<5>, Q5_1: Offset<5>, Q8_0: Wide, Iq4Nl: Wide);
+plain_scales!(Tq1_0: Biased<4>, Tq2_0: Biased<4>, Q1_0: Biased<4>, Q2_0: Biased<4>);
 
 /// Unpacks the scales of group `index` for [`Q4K`] and [`Q5K`]. The module `k` describes the twelve
 /// bytes.
@@ -382,7 +395,7 @@ unsafe fn six_bit_scales<B: BlockFormat, V: Vector>(heads: Heads, index: usize) 
 }
 
 impl Unpack for Q4K {
-    type Kind = Offset;
+    type Kind = Offset<4>;
 
     #[inline(always)]
     unsafe fn scales<V: Vector>(heads: Heads, index: usize) -> Scales<V> {
@@ -391,7 +404,7 @@ impl Unpack for Q4K {
 }
 
 impl Unpack for Q5K {
-    type Kind = Offset;
+    type Kind = Offset<5>;
 
     #[inline(always)]
     unsafe fn scales<V: Vector>(heads: Heads, index: usize) -> Scales<V> {
@@ -400,7 +413,7 @@ impl Unpack for Q5K {
 }
 
 impl Unpack for Q6K {
-    type Kind = SplitBiased;
+    type Kind = SplitBiased<6>;
 
     #[inline(always)]
     unsafe fn scales<V: Vector>(heads: Heads, index: usize) -> Scales<V> {
@@ -414,7 +427,7 @@ impl Unpack for Q6K {
 }
 
 impl Unpack for Q3K {
-    type Kind = SplitBiased;
+    type Kind = SplitBiased<6>;
 
     #[inline(always)]
     unsafe fn scales<V: Vector>(heads: Heads, index: usize) -> Scales<V> {
@@ -431,7 +444,7 @@ impl Unpack for Q3K {
 }
 
 impl Unpack for Q2K {
-    type Kind = SplitOffset;
+    type Kind = SplitOffset<4>;
 
     #[inline(always)]
     unsafe fn scales<V: Vector>(heads: Heads, index: usize) -> Scales<V> {

@@ -5,8 +5,8 @@
 use std::arch::x86_64::{
     __m128i, __m256, __m256i, __m512, __m512i, _mm_add_epi8, _mm_and_si128, _mm_cvtsi32_si128,
     _mm_loadl_epi64, _mm_loadu_si128, _mm_max_epu8, _mm_min_epu8, _mm_or_si128, _mm_set1_epi8, _mm_sll_epi16,
-    _mm_srl_epi16, _mm_storeu_si128, _mm_sub_epi8, _mm256_abs_epi8, _mm256_add_epi32, _mm256_add_ps,
-    _mm256_and_si256, _mm256_andnot_ps, _mm256_broadcastsi128_si256, _mm256_castsi256_ps,
+    _mm_srl_epi16, _mm_storeu_si128, _mm_sub_epi8, _mm256_abs_epi8, _mm256_add_epi16, _mm256_add_epi32,
+    _mm256_add_ps, _mm256_and_si256, _mm256_andnot_ps, _mm256_broadcastsi128_si256, _mm256_castsi256_ps,
     _mm256_castsi256_si128, _mm256_cvtepi8_epi32, _mm256_cvtepi32_ps, _mm256_cvtepu8_epi32,
     _mm256_cvtepu16_epi32, _mm256_cvtph_ps, _mm256_cvtps_epi32, _mm256_dpbusd_avx_epi32,
     _mm256_dpwssd_avx_epi32, _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_loadu_si256, _mm256_madd_epi16,
@@ -293,6 +293,8 @@ pub(super) trait Fours: Sized {
     /// True if [`Fours::dot_wide`] subtracts the bias of 128 from the weights, so that the caller
     /// must not.
     const TAKES_WIDE_BIAS: bool;
+    /// The value of [`Vector::NARROWS`].
+    const NARROWS: bool = false;
     /// Calls [`meet_panel`] in a function with the implementation's instructions enabled.
     ///
     /// # Safety
@@ -325,6 +327,24 @@ pub(super) trait Fours: Sized {
     /// The processor must support the implementation's instructions.
     unsafe fn dot(sums: __m256i, weights: __m256i, x: __m256i) -> __m256i;
 
+    /// Implements [`Vector::dot_narrow`].
+    ///
+    /// # Safety
+    /// The processor must support the implementation's instructions.
+    #[inline(always)]
+    unsafe fn dot_narrow(sums: __m256i, weights: __m256i, x: __m256i) -> __m256i {
+        Self::dot(sums, weights, x)
+    }
+
+    /// Implements [`Vector::widen_narrow`].
+    ///
+    /// # Safety
+    /// The processor must support the implementation's instructions.
+    #[inline(always)]
+    unsafe fn widen_narrow(sums: __m256i) -> __m256i {
+        sums
+    }
+
     /// Implements [`Vector::dot_wide`].
     ///
     /// # Safety
@@ -344,6 +364,7 @@ pub(crate) struct AvxVnni;
 // Needs AVX2, FMA and F16C. The `# Safety` sections of `Fours` apply.
 impl Fours for Avx2 {
     const TAKES_WIDE_BIAS: bool = true;
+    const NARROWS: bool = true;
 
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn meet<K: Kind>(panel: &Panel, x: &[Activation<'_>], out: MatrixMut<'_>) {
@@ -375,6 +396,16 @@ impl Fours for Avx2 {
     unsafe fn dot(sums: __m256i, weights: __m256i, x: __m256i) -> __m256i {
         let pairs = _mm256_maddubs_epi16(weights, x);
         _mm256_add_epi32(sums, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)))
+    }
+
+    #[inline(always)]
+    unsafe fn dot_narrow(sums: __m256i, weights: __m256i, x: __m256i) -> __m256i {
+        _mm256_add_epi16(sums, _mm256_maddubs_epi16(weights, x))
+    }
+
+    #[inline(always)]
+    unsafe fn widen_narrow(sums: __m256i) -> __m256i {
+        _mm256_madd_epi16(sums, _mm256_set1_epi16(1))
     }
 
     /// Subtracts the bias and moves the signs of the weights to the activations. Magnitudes are
@@ -455,6 +486,7 @@ impl<D: Fours> Vector for Eight<D> {
     type Bytes = __m128i;
     const ROWS: usize = 8;
     const TAKES_WIDE_BIAS: bool = D::TAKES_WIDE_BIAS;
+    const NARROWS: bool = D::NARROWS;
 
     #[inline(always)]
     unsafe fn meet<K: Kind>(panel: &Panel, x: &[Activation<'_>], out: MatrixMut<'_>) {
@@ -545,6 +577,16 @@ impl<D: Fours> Vector for Eight<D> {
     unsafe fn look_up(levels: &[u8; 16], codes: __m256i) -> __m256i {
         let levels = _mm256_broadcastsi128_si256(_mm_loadu_si128(levels.as_ptr().cast()));
         _mm256_shuffle_epi8(levels, codes)
+    }
+
+    #[inline(always)]
+    unsafe fn dot_narrow(sums: __m256i, weights: __m256i, x: __m256i) -> __m256i {
+        D::dot_narrow(sums, weights, x)
+    }
+
+    #[inline(always)]
+    unsafe fn widen_narrow(sums: __m256i) -> __m256i {
+        D::widen_narrow(sums)
     }
 
     #[inline(always)]
