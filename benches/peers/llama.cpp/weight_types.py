@@ -6,7 +6,7 @@
 
 For each type, `llama-quantize` makes a file in which the tensors named by `--tensors` have this type, and the others Q8_0.
 The reference is llama.cpp on a copy of that file with all weights in f32, so the figures are of the computation and not of the
-loss by quantisation. Both engines follow the same texts: 20 prompts, each with 64 tokens that Formwork chose greedily.
+loss by quantisation. Both engines follow the same texts: 20 prompts, each with some tokens that Formwork chose greedily.
 """
 
 import argparse
@@ -21,7 +21,6 @@ from divergence import TEXTS, divergence, log_softmax
 
 TYPES = """q4_0 q5_0 q8_0 q2_K q3_K q4_K q5_K q6_K iq4_nl iq4_xs iq3_s iq3_xxs iq2_s iq2_xs iq2_xxs iq1_m iq1_s tq1_0 tq2_0
 mxfp4 nvfp4 q1_0 q2_0""".split()
-STEPS = 64
 
 
 def run(*command, **options):
@@ -37,7 +36,7 @@ class Texts:
         prompts = [json.loads(run(options.formwork, *ids, input=text.encode())) for text in TEXTS]
         self.prompts = folder / "prompts.json"
         self.prompts.write_text(json.dumps(prompts))
-        chosen = json.loads(run(options.example, options.model, self.prompts, "--tokens", STEPS))
+        chosen = json.loads(run(options.example, options.model, self.prompts, "--tokens", options.steps))
         self.follow, self.lines = folder / "follow.json", folder / "texts"
         self.follow.write_text(json.dumps([text["tokens"] for text in chosen]))
         lines = [[len(prompt), *prompt, *text["tokens"]] for prompt, text in zip(prompts, chosen)]
@@ -47,7 +46,7 @@ class Texts:
         """The logprobs of all steps, of which `write` writes the logits to a file."""
         path = self.folder / "rows"
         write(path)
-        return log_softmax(numpy.fromfile(path, dtype="<f4").reshape(len(TEXTS) * STEPS, -1))
+        return log_softmax(numpy.fromfile(path, dtype="<f4").reshape(len(TEXTS) * self.options.steps, -1))
 
     def of_formwork(self, model):
         follow = ["--follow", self.follow, "--rows"]
@@ -65,6 +64,7 @@ def main():
     parser.add_argument("--quantize", required=True, help="llama-quantize")
     parser.add_argument("--imatrix", required=True, help="llama-imatrix, whose result the smallest types need")
     parser.add_argument("--tensors", default="ffn_down", help="what the names of the tensors contain")
+    parser.add_argument("--steps", type=int, default=64, help="tokens after each prompt")
     parser.add_argument("model")
     parser.add_argument("types", nargs="*", default=TYPES)
     options = parser.parse_args()
