@@ -680,7 +680,8 @@ unsafe fn meet<V: Vector, S: Source<V>, const T: usize, const FINE: bool>(
             if const { V::NARROWS && S::Kind::PAIRS > 1 && !FINE } {
                 for first in pieces.clone().step_by(S::Kind::PAIRS) {
                     let mut narrow = [V::zero(); T];
-                    for piece in first..pieces.end.min(first + S::Kind::PAIRS) {
+                    let some = first..pieces.end.min(first + S::Kind::PAIRS);
+                    for piece in some {
                         for t in 0..T {
                             let four = four::<V>(all[t].add(index), piece);
                             narrow[t] = V::dot_narrow(narrow[t], levels[piece], four);

@@ -246,7 +246,9 @@ fn drafts_of_several_sequences_fit_pieces_of_any_length() {
                 });
                 assert_eq!(given.0, expected.0, "{long} tokens, run {index}");
                 assert_eq!(given.1, 0, "{long} tokens, run {index}");
-                [sequence, alone].into_iter().for_each(|sequence| model.close(sequence));
+                for sequence in [sequence, alone] {
+                    model.close(sequence);
+                }
             }
         }
     });
