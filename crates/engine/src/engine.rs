@@ -39,9 +39,10 @@ pub struct EngineOptions {
     pub prefix_cache_bytes: usize,
     /// Maximum number of tokens drafted for the model to check in one pass.
     /// Fewer are drafted if drafts often fail or many sequences share a pass. 0 turns drafting off.
-    /// `None` drafts up to 8 tokens if the model is batch invariant and removes drafts at no cost
-    /// ([`LanguageModel::is_batch_invariant`], [`LanguageModel::removes_drafts_cheaply`]), and none
-    /// otherwise, or 8 if there is a draft model or a head for drafts. Models that cannot fork never draft.
+    /// `None` drafts up to 8 tokens if there is a draft model or a head for drafts. It does the same
+    /// without them if the model is batch invariant and removes drafts at no cost
+    /// ([`LanguageModel::is_batch_invariant`], [`LanguageModel::removes_drafts_cheaply`]). Models that
+    /// cannot fork never draft.
     pub speculate: Option<usize>,
 }
 

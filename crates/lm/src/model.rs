@@ -284,9 +284,12 @@ pub trait LanguageModel: Send {
     /// [`LanguageModel::forward`] or [`LanguageModel::truncate`].
     ///
     /// # Errors
-    /// Returns an error if the model has no such head or has closed it, if a sequence is not open, occurs
-    /// twice or has no tokens, if a run has no tokens, if a token is not in the vocabulary, if the context
-    /// is full, or if the back end fails.
+    /// Returns an error in any of these cases:
+    ///
+    /// - The model has no such head, or has closed it.
+    /// - A sequence is not open, occurs twice or has no tokens.
+    /// - A run has no tokens, a token outside the vocabulary, or no room in the context.
+    /// - The back end fails.
     fn draft(&mut self, runs: &[DraftRun<'_>]) -> Result<Logits, ModelError> {
         let _ = runs;
         Err(ModelError::unsupported("drafts by a head of the model"))

@@ -29,7 +29,7 @@ pub struct MemoryUse {
 }
 
 impl MemoryUse {
-    /// Memory for activations, logits and what is kept of drafts, in bytes. The actual amount depends on the model and on the
+    /// Memory for activations, logits and drafts, in bytes. The actual amount depends on the model and on the
     /// batches, and is usually smaller.
     pub const WORK: usize = 128 << 20;
 

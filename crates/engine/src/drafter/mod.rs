@@ -1,7 +1,7 @@
 //! Drafts that are computed: by a smaller model with the same vocabulary, or by the model's own head.
 //!
-//! Before each pass of the large model, the sequences are continued by a few tokens, each the likeliest
-//! of those that the constraint allows. The large model checks all drafts of a sequence in one pass, so
+//! Before each pass of the large model, the drafter continues the sequences by a few tokens. Each is the
+//! likeliest token that the constraint allows. The large model checks all drafts of a sequence in one pass, so
 //! wrong drafts cost time but change nothing.
 
 mod head;

@@ -168,8 +168,8 @@ pub(crate) trait Vector: Sized {
     /// The processor must support the implementation's instructions.
     unsafe fn dot(sums: Self::Ints, weights: Self::Ints, x: Self::Ints) -> Self::Ints;
 
-    /// Does the same as [`Vector::dot`] in lanes of 16 bits, each of which gets the products of two
-    /// weights. No sum may exceed 16 bits.
+    /// Does the same as [`Vector::dot`] in lanes of 16 bits. Each lane gets the products of two weights.
+    /// No sum may exceed 16 bits.
     ///
     /// # Safety
     /// The processor must support the implementation's instructions.

@@ -1,14 +1,14 @@
 //! Inputs of drafted tokens.
 //!
-//! A state cannot be cut, and most passes remove some of the drafts that they check. So drafts are not
-//! written to the state of a sequence. The sequence keeps what they would write, and the next pass
-//! adds those that were not removed.
+//! A state cannot be cut, and most passes remove some of the drafts that they check. So a pass writes
+//! no drafts to the state of a sequence. The sequence keeps what they would write, and the next pass
+//! writes the remaining ones.
 
 use formwork_kernels::{COLUMNS, Recurrence, Vectors, advance};
 
 use crate::spec::RecurrenceSpec;
 
-/// Maximum number of drafted tokens. The states of more tokens are written.
+/// Maximum number of drafted tokens. Earlier tokens of a pass are written to the state.
 pub(super) const MOST_DRAFTS: usize = 32;
 
 /// Inputs of the drafted tokens at the end of a sequence, for all layers.

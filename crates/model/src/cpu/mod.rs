@@ -389,7 +389,7 @@ impl Network {
 
     /// Returns the next tokens of a sequence as a segment, with memory for their keys, values and
     /// states. `wanted` is the number of tokens, counted from the last, whose output is needed;
-    /// `drafts` is the number of those that are drafted.
+    /// `drafts` is the number of drafted ones among them.
     fn segment<'a>(
         &self,
         sequence: &'a mut Sequence,

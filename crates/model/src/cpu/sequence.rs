@@ -147,7 +147,7 @@ impl Sequence {
         }
     }
 
-    /// Takes memory to compute the next `count` tokens, of which the last `drafts` are drafted.
+    /// Takes memory to compute the next `count` tokens, the last `drafts` of them drafted.
     ///
     /// # Errors
     /// Returns an error if there is not enough memory.

@@ -153,7 +153,7 @@ impl States {
         self.live = self.snapshots.last().filter(|_| position > 0).map(|last| Arc::clone(&last.state));
     }
 
-    /// Keeps a snapshot of the state after all computed tokens, of which there are `position`. Does
+    /// Keeps a snapshot of the state after all computed tokens. `position` is their number. Does
     /// nothing if the sequence makes no snapshots, or if there is not enough memory.
     pub(super) fn keep(&mut self, position: usize) {
         if self.makes_snapshots && self.write_drafted(self.drafted.count()).is_ok() {

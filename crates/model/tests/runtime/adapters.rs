@@ -302,7 +302,7 @@ fn a_peft_adapter_equals_merged_weights() {
     }
 }
 
-/// No adapter changes the head for drafts, which lies between the matrices that they change.
+/// Adapters leave the head for drafts as it is. Its matrices must not shift those that they change.
 #[test]
 fn an_adapter_equals_merged_weights_beside_a_head_for_drafts() {
     for (name, golden) in goldens_in("tests/runtime/goldens/drafts") {

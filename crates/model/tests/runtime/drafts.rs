@@ -6,7 +6,7 @@ use candle_core::quantized::GgmlDType;
 use formwork_engine::{Engine, EngineHandle, EngineOptions, Output, Request, Sampling};
 use formwork_grammar::{Constraint, Grammar, Limits};
 use formwork_lm::{Batch, DraftRun, LanguageModel, Role, Run, SequenceId, Wanted};
-use formwork_model::{KvCacheType, Model, OpenOptions};
+use formwork_model::{Model, OpenOptions};
 use formwork_vocab::{Token, TokenId, TokenKind, Tokenizer, Vocabulary};
 use serde::Deserialize;
 
@@ -18,16 +18,6 @@ const FOLDER: &str = "tests/runtime/goldens/drafts";
 /// Positions of the results of `generate.py`.
 const POSITIONS: [usize; 4] = [0, 1, 64, 98];
 const VOCABULARY: u32 = 96;
-const WITH_HEAD: OpenOptions = OpenOptions {
-    context: None,
-    quantize: None,
-    device: formwork_model::Device::Auto,
-    threads: None,
-    state_bytes: None,
-    kv_cache: KvCacheType::Auto,
-    draft_head: true,
-    memory: None,
-};
 
 /// Results of a head: for each position, the logits after one draft and after a second one.
 #[derive(Deserialize)]
@@ -43,6 +33,11 @@ fn models() -> Vec<(String, Golden, Drafts)> {
         (name, golden, serde_json::from_slice(&text).unwrap())
     };
     goldens_in(FOLDER).into_iter().map(with_drafts).collect()
+}
+
+/// Returns options that load the head.
+fn with_head() -> OpenOptions {
+    OpenOptions { draft_head: true, ..OpenOptions::default() }
 }
 
 /// Returns tokens that every model has.
@@ -110,14 +105,14 @@ fn assert_near(given: &[f32], expected: &[f32], place: &str) {
     }
 }
 
-/// Tests heads from both formats with results put together from layers of transformers, after prompts and after single tokens, with drafts one by one and
-/// together.
+/// Compares heads from both formats with results of layers of transformers. Drafts follow prompts and
+/// single tokens, one by one and together.
 #[test]
 fn heads_predict_what_their_definition_says() {
     for (name, golden, expected) in models() {
         let folder = golden.checkpoint();
-        let safetensors = Model::open(folder.path(), WITH_HEAD).unwrap();
-        let gguf = tiny::open_with(&gguf(&golden, GgmlDType::F32), WITH_HEAD).unwrap();
+        let safetensors = Model::open(folder.path(), with_head()).unwrap();
+        let gguf = tiny::open_with(&gguf(&golden, GgmlDType::F32), with_head()).unwrap();
         let text: Vec<TokenId> = golden.tokens.iter().copied().map(TokenId).collect();
         for (format, model) in [("safetensors", safetensors), ("GGUF", gguf)] {
             golden.assert_computed_by(&model, &name);
@@ -149,7 +144,7 @@ fn a_head_depends_on_the_tokens_of_its_sequence_only() {
     for (name, golden, _) in models() {
         for dtype in [GgmlDType::F32, GgmlDType::Q8_0] {
             let file = gguf(&golden, dtype);
-            let model = &mut *tiny::open_with(&file, WITH_HEAD).unwrap().language_model();
+            let model = &mut *tiny::open_with(&file, with_head()).unwrap().language_model();
             let without = &mut *tiny::open(&file).unwrap().language_model();
             assert!(!without.has_draft_head());
             let text = tokens(300, 4);
@@ -200,7 +195,7 @@ fn a_head_depends_on_the_tokens_of_its_sequence_only() {
 fn sequences_draft_together_as_alone() {
     // With 8 bits, a single row would have the largest logits only.
     let (_, golden, _) = &models()[0];
-    let model = &mut *tiny::open_with(&gguf(golden, GgmlDType::F32), WITH_HEAD).unwrap().language_model();
+    let model = &mut *tiny::open_with(&gguf(golden, GgmlDType::F32), with_head()).unwrap().language_model();
     let texts: Vec<_> = [70, 3, 130].into_iter().enumerate().map(|(seed, len)| tokens(len, seed)).collect();
     let drafts: Vec<_> = [1, 3, 2].into_iter().enumerate().map(|(seed, len)| tokens(len, seed + 9)).collect();
     let opened = |model: &mut dyn LanguageModel, text: &[TokenId]| {
@@ -261,9 +256,9 @@ fn texts(engine: &EngineHandle, requests: Vec<Request>) -> Vec<String> {
     generations.into_iter().map(text).collect()
 }
 
-/// Tests that greedy and sampled outputs are the same with and without a head, alone and among others,
-/// free and under a grammar, and that 1,000 outputs under a grammar are valid. The head's drafts are
-/// usually right in one model, and hardly ever in the other.
+/// Compares greedy and sampled outputs of a model with its head, in which eight requests run together,
+/// with those without it, in which each runs alone. Also checks 1,000 outputs under a grammar. The drafts
+/// are usually right in one model, and hardly ever in the other.
 #[test]
 fn outputs_with_a_head_are_those_without_it() {
     let (_, golden, _) = &models()[0];
@@ -278,14 +273,14 @@ fn outputs_with_a_head_are_those_without_it() {
     };
     for (name, golden, rounds) in [("good", golden.with_good_head(), 115), ("random", golden.clone(), 10)] {
         let file = gguf(&golden, GgmlDType::Q8_0);
-        let plain = engine(&file, OpenOptions { draft_head: false, ..WITH_HEAD }, Some(0));
-        let with_head = engine(&file, WITH_HEAD, None);
+        let plain = engine(&file, OpenOptions::default(), Some(0));
+        let drafting = engine(&file, with_head(), None);
         for round in 0..rounds {
             let requests = || -> Vec<Request> {
                 let temperature = [0.0, 0.7][round % 2];
                 (8 * round..8 * round + 8).map(|seed| request(seed, true, temperature)).collect()
             };
-            let given = texts(&with_head, requests());
+            let given = texts(&drafting, requests());
             // The first rounds are compared, and all outputs are checked.
             if round < 6 {
                 let alone = requests().into_iter().flat_map(|request| texts(&plain, vec![request]));
@@ -299,9 +294,9 @@ fn outputs_with_a_head_are_those_without_it() {
         }
         for temperature in [0.0, 0.7] {
             let requests = || (0..4).map(|seed| request(seed, false, temperature)).collect::<Vec<_>>();
-            assert_eq!(texts(&with_head, requests()), texts(&plain, requests()), "{name}");
+            assert_eq!(texts(&drafting, requests()), texts(&plain, requests()), "{name}");
         }
-        let stats = with_head.stats();
+        let stats = drafting.stats();
         println!("{name}: {} of {} drafts were right", stats.accepted_tokens, stats.drafted_tokens);
         assert_eq!(stats.replayed_tokens, 0);
         assert!(stats.drafted_tokens > 0);

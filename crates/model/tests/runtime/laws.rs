@@ -156,7 +156,7 @@ fn states_are_computed_again_without_copies() {
     }
 }
 
-/// Tests passes that check drafts, of which any number remains. States are copied every 64 tokens, so
+/// Tests passes that check drafts and keep any number of them. States are copied every 64 tokens, so
 /// some drafts lie on both sides of a copy.
 #[test]
 fn removed_drafts_leave_no_trace_and_cost_nothing() {
@@ -176,7 +176,7 @@ fn removed_drafts_leave_no_trace_and_cost_nothing() {
                 let expected = append(model, plain, &[*token], Role::Generated, Wanted::All).unwrap();
                 assert_eq!(*row, expected, "round {round}");
             }
-            // A fork has some of the drafts, and goes on with other tokens.
+            // A fork keeps some of the drafts and appends other tokens.
             let fork = model.fork(drafted, at + accepted + 1).unwrap();
             let given = append(model, fork, &text[..3], Role::Prompt, Wanted::All).unwrap();
             let expected = model.fork(plain, at + accepted + 1).unwrap();
@@ -197,7 +197,7 @@ fn removed_drafts_leave_no_trace_and_cost_nothing() {
             assert_eq!(given, expected, "{len}");
         }
         let replayed = model.replayed_tokens() - before;
-        assert!(replayed == 0 || replayed <= 2 * (at - 1 - 64) as u64, "{replayed}");
+        assert!(replayed <= 2 * (at - 1 - 64) as u64, "{replayed}");
     });
 }
 
@@ -213,7 +213,7 @@ fn drafts_of_several_sequences_fit_pieces_of_any_length() {
             for seed in 0..texts.len() {
                 let sequence = model.open();
                 append(model, sequence, &tokens(60 + seed, seed), Role::Prompt, Wanted::Nothing).unwrap();
-                // Its last pass had drafts, of which none, some or all remain.
+                // Its last pass had four drafts. None, two or all of them remain.
                 let run = Run { sequence, tokens: &tokens(5, 7), role: Role::Generated, wanted };
                 model.forward(&Batch { runs: vec![run] }).unwrap();
                 model.truncate(sequence, 61 + 2 * seed.min(2) + seed).unwrap();
