@@ -8,8 +8,8 @@ use crate::product::{Activations, TILE_MEMORY};
 use crate::source::{fill, float, unroll};
 use crate::{Bindings, Buffer, Gpu, Kernel, Step};
 
-const QUANTISE: &str = include_str!("shaders/quantise.wgsl");
-const BATCH: &str = include_str!("shaders/batch.wgsl");
+pub(crate) const QUANTISE: &str = include_str!("shaders/quantise.wgsl");
+pub(crate) const BATCH: &str = include_str!("shaders/batch.wgsl");
 
 /// Number of positions in a block of keys and values.
 pub const BLOCK: usize = 64;
@@ -33,7 +33,7 @@ pub struct Bound {
 }
 
 impl Bound {
-    fn new(gpu: &Gpu, source: &str, per_token: u32, buffers: &[(Access, &Buffer)]) -> Self {
+    pub(crate) fn new(gpu: &Gpu, source: &str, per_token: u32, buffers: &[(Access, &Buffer)]) -> Self {
         let accesses: Vec<Access> = buffers.iter().map(|(access, _)| *access).collect();
         Self { kernel: gpu.kernel(source, &accesses), bindings: gpu.bind(buffers), per_token }
     }
@@ -55,7 +55,7 @@ impl Bound {
     }
 }
 
-fn unsigned(value: usize) -> String {
+pub(crate) fn unsigned(value: usize) -> String {
     format!("{value}u")
 }
 
@@ -69,6 +69,10 @@ pub struct Norm<'a> {
     pub added: Option<Added<'a>>,
     /// Weights of the norm. `None` if the stream is not normalised.
     pub weight: Option<&'a Buffer>,
+    /// True if the mean is subtracted first.
+    pub is_centred: bool,
+    /// Added after the norm.
+    pub bias: Option<&'a Buffer>,
     /// Residual stream. Shape: `[tokens, width]`.
     pub residual: &'a Buffer,
     /// Result. `None` if only the stream is needed.
@@ -84,12 +88,15 @@ pub struct Added<'a> {
     pub norm: Option<&'a Buffer>,
     /// Factor of the output, after its norm.
     pub scale: f32,
+    /// Factor of the sum.
+    pub stream_scale: f32,
 }
 
 impl Norm<'_> {
     /// Binds the step. It has one workgroup for each token.
     pub fn bind(&self, gpu: &Gpu, batch: &Buffer, unused: &Activations) -> Bound {
         let (post, scale) = self.added.map_or((None, 1.0), |added| (added.norm, added.scale));
+        let stream = self.added.map_or(1.0, |added| added.stream_scale);
         let out = self.out.unwrap_or(unused);
         let source = QUANTISE.to_owned() + include_str!("shaders/norm.wgsl");
         let source = BATCH.to_owned()
@@ -101,6 +108,9 @@ impl Norm<'_> {
                     ("WIDTH", format!("{}.0", self.width)),
                     ("EPSILON", float(self.epsilon)),
                     ("SCALE", float(scale)),
+                    ("STREAM", float(stream)),
+                    ("CENTRED", self.is_centred.to_string()),
+                    ("BIAS", self.bias.is_some().to_string()),
                     ("POST", post.is_some().to_string()),
                     ("ADD", self.added.is_some().to_string()),
                     ("NORM", self.weight.is_some().to_string()),
@@ -110,7 +120,7 @@ impl Norm<'_> {
         // A buffer cannot be bound both to read and to write, so unused bindings take the batch.
         let read = |buffer: Option<&Buffer>| buffer.unwrap_or(batch).clone();
         let y = read(self.added.map(|added| added.y));
-        let (post, weight) = (read(post), read(self.weight));
+        let (post, weight, bias) = (read(post), read(self.weight), read(self.bias));
         Bound::new(
             gpu,
             &source,
@@ -120,6 +130,7 @@ impl Norm<'_> {
                 (Read, &y),
                 (Read, &post),
                 (Read, &weight),
+                (Read, &bias),
                 (Write, self.residual),
                 (Write, &out.floats),
                 (Write, &out.codes),
@@ -145,6 +156,87 @@ pub fn gather(
     Bound::new(gpu, &source, vectors.div_ceil(64) as u32, &buffers)
 }
 
+/// Rows of floats, of which a step reads some columns.
+#[derive(Clone, Copy)]
+pub struct Columns<'a> {
+    /// The rows.
+    pub buffer: &'a Buffer,
+    /// Length of a row.
+    pub stride: usize,
+    /// First column that is used.
+    pub first: usize,
+}
+
+/// Binds the rounding of `width` columns of rows of floats. The second dimension of the step is the row.
+pub fn round(gpu: &Gpu, batch: &Buffer, y: Columns<'_>, (out, width): (&Activations, usize)) -> Bound {
+    let vectors = width.next_multiple_of(32) / 4;
+    let values = [
+        ("STRIDE", unsigned(y.stride)),
+        ("BEGIN", unsigned(y.first)),
+        ("VECTORS", unsigned(vectors)),
+        ("WIDTH", unsigned(width)),
+    ];
+    let source = BATCH.to_owned() + QUANTISE + &fill(include_str!("shaders/round.wgsl"), &values);
+    let buffers =
+        [(Uniform, batch), (Read, y.buffer), (Write, &out.floats), (Write, &out.codes), (Write, &out.heads)];
+    Bound::new(gpu, &source, vectors.div_ceil(256) as u32, &buffers)
+}
+
+/// A norm of rows of floats.
+pub struct RowNorm<'a> {
+    /// Rows, of which `width` columns are normalised.
+    pub y: Columns<'a>,
+    /// Number of elements, a multiple of 4.
+    pub width: usize,
+    /// Added to the mean square.
+    pub epsilon: f32,
+    /// Weights.
+    pub weight: &'a Buffer,
+    /// Added to the result. Its rows are padded to multiples of 32 elements.
+    pub added: Option<&'a Buffer>,
+}
+
+impl RowNorm<'_> {
+    /// Binds the step. It has one workgroup for each row.
+    pub fn bind(&self, gpu: &Gpu, batch: &Buffer, out: &Activations) -> Bound {
+        let source = QUANTISE.to_owned() + include_str!("shaders/row_norm.wgsl");
+        let values = [
+            ("VECTORS", unsigned(self.width.next_multiple_of(32) / 4)),
+            ("STRIDE", unsigned(self.y.stride)),
+            ("BEGIN", unsigned(self.y.first)),
+            ("EPSILON", float(self.epsilon)),
+            ("WIDTH", unsigned(self.width)),
+            ("ADD", self.added.is_some().to_string()),
+        ];
+        let buffers = [
+            (Uniform, batch),
+            (Read, self.y.buffer),
+            (Read, self.weight),
+            (Read, self.added.unwrap_or(self.weight)),
+            (Write, &out.floats),
+            (Write, &out.codes),
+            (Write, &out.heads),
+        ];
+        Bound::new(gpu, &(BATCH.to_owned() + &fill(&source, &values)), 1, &buffers)
+    }
+}
+
+/// Binds the additional inputs of layers: normalises each row of `inputs` with `weight`, adds the row of
+/// `embedded`, and divides by √2. Shape of both: `[tokens, layers, width]`. The second dimension of the
+/// step is the token.
+pub fn layer_inputs(
+    gpu: &Gpu,
+    batch: &Buffer,
+    (layers, width, epsilon): (usize, usize, f32),
+    [embedded, weight]: [&Buffer; 2],
+    inputs: &Buffer,
+) -> Bound {
+    let values = [("LAYERS", unsigned(layers)), ("WIDTH", unsigned(width)), ("EPSILON", float(epsilon))];
+    let source = BATCH.to_owned() + &fill(include_str!("shaders/layer_inputs.wgsl"), &values);
+    let buffers = [(Uniform, batch), (Read, embedded), (Read, weight), (Write, inputs)];
+    Bound::new(gpu, &source, layers as u32, &buffers)
+}
+
 /// Activation of a feed-forward block, on the gate `g` and the up projection `u`.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Activation {
@@ -154,6 +246,10 @@ pub enum Activation {
     GeluTanh,
     /// `gelu(g) · u`.
     Gelu,
+    /// `gelu(g)`, without an up projection.
+    PlainGelu,
+    /// `max(g, 0)²`, without an up projection.
+    ReluSquared,
     /// `g · σ(1.702 g) · (u + 1)`, with `g` clamped from above and `u` from both sides.
     ClampedSwiglu {
         /// Upper limit of `g`, and of the absolute value of `u`.
@@ -169,6 +265,8 @@ impl Activation {
                 "let z = 0.7978846 * g * (1.0 + 0.044715 * g * g); return g / (1.0 + exp(-2.0 * z)) * u;"
                     .to_owned()
             }
+            Self::PlainGelu => "return 0.5 * g * (1.0 + erf(g * 0.70710678));".to_owned(),
+            Self::ReluSquared => "let r = max(g, vec4<f32>(0.0)); return r * r;".to_owned(),
             Self::Gelu => "return 0.5 * g * (1.0 + erf(g * 0.70710678)) * u;".to_owned(),
             Self::ClampedSwiglu { limit } => {
                 let limit = float(limit);
@@ -181,21 +279,69 @@ impl Activation {
         }
     }
 
+    /// Reports whether the block has an up projection.
+    pub const fn is_gated(self) -> bool {
+        !matches!(self, Self::PlainGelu | Self::ReluSquared)
+    }
+
     /// Binds the step for a hidden layer of `width` elements. A row of `y` has the gate and the up
-    /// projection, each padded to a multiple of 32 elements.
+    /// projection, if there is one, each padded to a multiple of 32 elements.
     pub fn bind(self, gpu: &Gpu, batch: &Buffer, (y, width): (&Buffer, usize), out: &Activations) -> Bound {
+        let vectors = width.next_multiple_of(32) / 4;
+        let stride = vectors * if self.is_gated() { 2 } else { 1 };
+        let up = if self.is_gated() { vectors } else { 0 };
+        self.bind_rows(gpu, batch, ([y, y], [stride, stride, up], width), out)
+    }
+
+    /// Binds the step for a gate, in rows that are padded to a multiple of 32 elements, and columns of
+    /// another buffer as the up projection. `width`, the stride and the first column of `up` are multiples
+    /// of 4.
+    pub fn bind_to(
+        self,
+        gpu: &Gpu,
+        batch: &Buffer,
+        (gate, width, up): (&Buffer, usize, Columns<'_>),
+        out: &Activations,
+    ) -> Bound {
+        let strides = [width.next_multiple_of(32) / 4, up.stride / 4, up.first / 4];
+        self.bind_rows(gpu, batch, ([gate, up.buffer], strides, width), out)
+    }
+
+    /// Binds the step for a gate and an up projection in `rows`, with the strides of both and the first
+    /// column of the second, in vectors of four.
+    fn bind_rows(
+        self,
+        gpu: &Gpu,
+        batch: &Buffer,
+        (rows, [stride, up_stride, up_first], width): ([&Buffer; 2], [usize; 3], usize),
+        out: &Activations,
+    ) -> Bound {
         let vectors = width.next_multiple_of(32) / 4;
         let source = BATCH.to_owned()
             + QUANTISE
             + &fill(
                 include_str!("shaders/activate.wgsl"),
-                &[("VECTORS", unsigned(vectors)), ("WIDTH", unsigned(width)), ("ACTIVATION", self.source())],
+                &[
+                    ("UP_STRIDE", unsigned(up_stride)),
+                    ("UP_BEGIN", unsigned(up_first)),
+                    ("STRIDE", unsigned(stride)),
+                    ("VECTORS", unsigned(vectors)),
+                    ("WIDTH", unsigned(width)),
+                    ("ACTIVATION", self.source()),
+                ],
             );
         Bound::new(
             gpu,
             &source,
             vectors.div_ceil(256) as u32,
-            &[(Uniform, batch), (Read, y), (Write, &out.floats), (Write, &out.codes), (Write, &out.heads)],
+            &[
+                (Uniform, batch),
+                (Read, rows[0]),
+                (Read, rows[1]),
+                (Write, &out.floats),
+                (Write, &out.codes),
+                (Write, &out.heads),
+            ],
         )
     }
 }
@@ -218,7 +364,7 @@ impl KvType {
         }
     }
 
-    const fn pair(self) -> &'static str {
+    pub(crate) const fn pair(self) -> &'static str {
         match self {
             Self::F16 => "u32",
             Self::F32 => "vec2<f32>",
@@ -226,7 +372,7 @@ impl KvType {
     }
 
     /// Returns the expression that stores `pair`.
-    const fn store(self) -> &'static str {
+    pub(crate) const fn store(self) -> &'static str {
         match self {
             // A value beyond the range of `f16` would become infinite, and reach tokens that do not see it.
             Self::F16 => "pack2x16float(clamp(pair, vec2<f32>(-65504.0), vec2<f32>(65504.0)))",
@@ -251,6 +397,19 @@ pub struct QkNorm<'a> {
     pub key: &'a Buffer,
     /// True if all heads of a token are normalised together.
     pub is_whole: bool,
+    /// True if the weights apply to rotated heads.
+    pub is_rotated: bool,
+}
+
+/// Origin of the keys and values of an attention block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum KeyValues {
+    /// Two projections.
+    Own,
+    /// One projection. The values are the keys before their norm and rotation.
+    OneProjection,
+    /// The blocks of keys and values have been written by another layer.
+    Written,
 }
 
 /// Rotation of queries and keys.
@@ -283,10 +442,16 @@ pub struct Attention<'a> {
     pub epsilon: f32,
     /// Norm of queries and keys.
     pub qk_norm: Option<QkNorm<'a>>,
+    /// True if each head of the values is normalised, without weights.
+    pub value_norm: bool,
+    /// Origin of keys and values.
+    pub key_values: KeyValues,
     /// Rotation of queries and keys.
     pub rotation: Option<Rotation>,
     /// Scores that take part in the softmax. Shape: `[heads]`.
     pub sinks: Option<&'a Buffer>,
+    /// True if the result is multiplied by `σ(g)` of the gate `g`.
+    pub is_gated: bool,
     /// Type of keys and values.
     pub kv: KvType,
 }
@@ -299,6 +464,8 @@ pub struct Shared<'a> {
     pub qkv: &'a Buffer,
     /// Length of a row of `qkv`.
     pub stride: usize,
+    /// Column of the first head's gate in a row of `qkv`, if the result is gated.
+    pub gates: usize,
     /// Cosines and sines.
     pub rotations: &'a Buffer,
     /// Slot of each token, and the factor of its query as the bits of an `f32`.
@@ -367,8 +534,20 @@ impl Attention<'_> {
 
     /// Binds the steps. `keys` and `values` are the blocks of the layer.
     pub fn bind(&self, gpu: &Gpu, shared: &Shared<'_>, keys: &Buffer, values: &Buffer) -> BoundAttention {
+        let enter = self.enter(gpu, shared, keys, values);
+        self.bind_after(gpu, (enter, shared), keys, values)
+    }
+
+    /// Binds the steps after a step that writes queries, keys and values.
+    pub(crate) fn bind_after(
+        &self,
+        gpu: &Gpu,
+        (enter, shared): (Bound, &Shared<'_>),
+        keys: &Buffer,
+        values: &Buffer,
+    ) -> BoundAttention {
         BoundAttention {
-            enter: self.enter(gpu, shared, keys, values),
+            enter,
             attend: [1, self.tile().1].map(|tokens| self.attend(gpu, shared, [keys, values], tokens)),
             combine: self.combine(gpu, shared),
         }
@@ -392,15 +571,19 @@ impl Attention<'_> {
                     ("DIM", unsigned(self.head_dim)),
                     ("EPSILON", float(self.epsilon)),
                     ("SCALE", float(self.scale)),
+                    ("VALUE_NORM", self.value_norm.to_string()),
+                    ("ONE_PROJECTION", (self.key_values == KeyValues::OneProjection).to_string()),
+                    ("ROTATED", norm.is_some_and(|norm| norm.is_rotated).to_string()),
                     ("WHOLE", norm.is_some_and(|norm| norm.is_whole).to_string()),
                     ("NORM", norm.is_some().to_string()),
                 ],
             );
         let (query, key) = norm.map_or((shared.rotations, shared.rotations), |norm| (norm.query, norm.key));
+        let written = if self.key_values == KeyValues::Written { 0 } else { 2 * self.kv_heads };
         Bound::new(
             gpu,
             &source,
-            (self.heads + 2 * self.kv_heads) as u32,
+            (self.heads + written) as u32,
             &[
                 (Uniform, shared.batch),
                 (Read, shared.qkv),
@@ -485,6 +668,9 @@ impl Attention<'_> {
                     ("HEADS", unsigned(self.heads)),
                     ("DIM", unsigned(self.head_dim)),
                     ("SINKS", self.sinks.is_some().to_string()),
+                    ("GATED", self.is_gated.to_string()),
+                    ("STRIDE", unsigned(shared.stride)),
+                    ("GATES", unsigned(shared.gates)),
                 ],
             );
         Bound::new(
@@ -497,6 +683,7 @@ impl Attention<'_> {
                 (Read, shared.stats),
                 (Read, shared.parts),
                 (Read, self.sinks.unwrap_or(shared.rotations)),
+                (Read, shared.qkv),
                 (Write, &shared.out.floats),
                 (Write, &shared.out.codes),
                 (Write, &shared.out.heads),
@@ -516,10 +703,11 @@ pub fn tile(heads: usize, kv_heads: usize) -> (usize, usize) {
 }
 
 impl BoundAttention {
-    /// Appends the steps for `tokens` tokens and `items` items, of one token each or of several.
-    pub fn steps(&self, tokens: u32, items: u32, is_tiled: bool, steps: &mut Vec<Step>) {
+    /// Returns the steps for `tokens` tokens and `items` items, of one token each or of several: the
+    /// writing of keys and values, attention to the items' positions, and the joining of its results.
+    pub fn steps(&self, tokens: u32, items: u32, is_tiled: bool) -> [Step; 3] {
         let attend = &self.attend[usize::from(is_tiled)];
-        steps.extend([self.enter.by_y(tokens), attend.by_x(items), self.combine.by_y(tokens)]);
+        [self.enter.by_y(tokens), attend.by_x(items), self.combine.by_y(tokens)]
     }
 }
 

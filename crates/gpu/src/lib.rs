@@ -8,6 +8,9 @@
 //! - [`weights`] stores matrices in planes of codes and scales.
 //! - [`product`] multiplies them with activations of 8 bits or of 32-bit floats.
 //! - [`layer`] has the other steps of a layer: norms, rotations, attention and activations.
+//! - [`latent`] has the steps of latent attention.
+//! - [`mixture`] chooses experts, and adds their outputs.
+//! - [`recurrent`] has convolutions and recurrences, whose states are in slots.
 //!
 //! # Results
 //!
@@ -20,8 +23,11 @@ mod buffer;
 mod device;
 mod error;
 mod kernel;
+pub mod latent;
 pub mod layer;
+pub mod mixture;
 pub mod product;
+pub mod recurrent;
 mod self_test;
 mod source;
 pub mod weights;

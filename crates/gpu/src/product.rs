@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::kernel::Access::{self, Read, Uniform, Write};
+use crate::mixture::Choice;
 use crate::source::{fill, float, unroll};
 use crate::weights::{Codes, Matrix, Part, Scales, Storage};
 use crate::{Bindings, Buffer, Gpu, Kernel};
@@ -56,6 +57,16 @@ pub enum Outputs {
     All,
     /// The rows with the numbers in the buffer. Their count is [`Batch::rows`].
     Listed(Buffer),
+    /// All rows of the experts of each token. The output has a row for each pair of a token and an
+    /// expert.
+    Experts {
+        /// The experts of each token.
+        choice: Choice,
+        /// Number of rows of an expert. The matrix has the rows of all experts, one after another.
+        rows: u32,
+        /// True if activations have a row for each pair, and false for each token.
+        has_pairs: bool,
+    },
 }
 
 /// Parameters of a pass, which kernels read from a uniform buffer.
@@ -94,7 +105,7 @@ pub struct Product {
     first: u32,
     factor: f32,
     has_bias: bool,
-    is_listed: bool,
+    outputs: Outputs,
     /// Kernels by part and shape, compiled when they are first needed.
     kernels: Arc<Mutex<HashMap<(usize, KernelShape), Kernel>>>,
 }
@@ -141,14 +152,15 @@ impl Product {
             Operand::Bytes => &inputs.x.codes,
             Operand::Floats => &inputs.x.floats,
         };
-        let (list, is_listed) = match &inputs.outputs {
-            Outputs::All => (inputs.batch, false),
-            Outputs::Listed(list) => (list, true),
-        };
         let bias = inputs.bias.unwrap_or(&inputs.x.heads);
         let bind = |part: &Part| {
             let [codes, more, scales] = &part.planes;
-            let reads = [codes, more, scales, x, &inputs.x.heads, if is_listed { list } else { codes }, bias];
+            let list = match &inputs.outputs {
+                Outputs::All => codes,
+                Outputs::Listed(list) => list,
+                Outputs::Experts { choice, .. } => &choice.list,
+            };
+            let reads = [codes, more, scales, x, &inputs.x.heads, list, bias];
             let mut bound = vec![(Uniform, inputs.batch)];
             bound.extend(reads.map(|buffer| (Read, buffer)));
             bound.push((Write, &output.buffer));
@@ -163,7 +175,7 @@ impl Product {
             first: output.first,
             factor: inputs.factor,
             has_bias: inputs.bias.is_some(),
-            is_listed,
+            outputs: inputs.outputs.clone(),
             kernels: Arc::default(),
         }
     }
@@ -171,20 +183,33 @@ impl Product {
     /// Appends the steps that multiply all parts for a pass.
     pub fn steps(&self, gpu: &Gpu, batch: Batch, steps: &mut Vec<crate::Step>) {
         let tile = *TILES.iter().find(|tile| **tile >= batch.tokens).unwrap_or(&TILES[TILES.len() - 1]);
+        let (tile, tiles) = match &self.outputs {
+            Outputs::Experts { choice, .. } => choice.tiles(batch.tokens),
+            _ => (tile, batch.tokens.div_ceil(tile)),
+        };
         for (index, part) in self.parts.iter().enumerate() {
-            let outputs = if self.is_listed { batch.rows } else { part.rows };
+            let outputs = match self.outputs {
+                Outputs::All => part.rows,
+                Outputs::Listed(_) => batch.rows,
+                Outputs::Experts { rows, .. } => rows,
+            };
             // More rows at once read activations less often, and fewer rows use more of the device.
             let rows = if outputs >= MANY_ROWS { 2 } else { 1 };
             let kernel = self.kernel(gpu, index, KernelShape::Tokens(tile, rows));
             let per_workgroup = THREADS / LANES * rows;
-            let workgroups = [outputs.div_ceil(per_workgroup), batch.tokens.div_ceil(tile), 1];
+            let workgroups = [outputs.div_ceil(per_workgroup), tiles, 1];
             steps.push(crate::Step { kernel, bindings: part.bindings.clone(), workgroups });
         }
     }
 
     /// Appends the steps that multiply all parts for a prompt. A workgroup has 64 tokens, so that it
     /// reads weights less often than those of [`Product::steps`]. Groups are added in another order.
+    ///
+    /// Experts have the steps of [`Product::steps`], whose tiles have as many tokens as an expert has.
     pub fn prompt_steps(&self, gpu: &Gpu, batch: Batch, steps: &mut Vec<crate::Step>) {
+        if matches!(self.outputs, Outputs::Experts { .. }) {
+            return self.steps(gpu, batch, steps);
+        }
         for (index, part) in self.parts.iter().enumerate() {
             let kernel = self.kernel(gpu, index, KernelShape::Prompt);
             let workgroups = [part.rows.div_ceil(64), batch.tokens.div_ceil(64), 1];
@@ -214,27 +239,54 @@ impl Product {
             Operand::Bytes => include_str!("shaders/int8.wgsl").to_owned() + &self.dots(),
             Operand::Floats => include_str!("shaders/floats.wgsl").to_owned(),
         };
-        let (pick, guard, needed) = if self.is_listed {
-            // Rows of other parts are computed by other steps.
-            let last = part.rows - 1;
-            let pick = format!("min(list[output_$r] - {}u, {last}u)", part.first);
-            let is_inside = |row: &str| format!("list[output_{row}] - {}u <= {last}u", part.first);
-            let any: Vec<String> = (0..rows).map(|row| is_inside(&row.to_string())).collect();
-            (pick, format!(" && {}", is_inside("$r")), format!("first < outputs && ({})", any.join(" || ")))
-        } else {
-            ("output_$r".to_owned(), String::new(), "first < outputs".to_owned())
+        let last = part.rows - 1;
+        let any_row = |is_inside: &dyn Fn(&str) -> String| {
+            (0..rows).map(|row| is_inside(&row.to_string())).collect::<Vec<_>>().join(" || ")
         };
-        let source = include_str!("shaders/product.wgsl")
-            .replace("BODY", &body)
-            .replace("JOIN", &join())
-            .replace("PICK", &pick)
-            .replace(" GUARD", &guard)
-            .replace("NEEDED", &needed)
-            .replace("PARTIALS", &format!("{}u", THREADS * rows * tokens))
-            .replace("THREADS", &format!("{THREADS}u"))
-            .replace("LANES", &format!("{LANES}u"))
-            .replace("TOKENS", &format!("{tokens}u"))
-            .replace("ROWS", &format!("{rows}u"));
+        let source = match &self.outputs {
+            Outputs::All => fill(
+                include_str!("shaders/product.wgsl"),
+                &[
+                    ("PICK", "output_$r".to_owned()),
+                    (" GUARD", String::new()),
+                    ("NEEDED", "first < outputs".to_owned()),
+                ],
+            ),
+            Outputs::Listed(_) => {
+                // Rows of other parts are computed by other steps.
+                let is_inside = |row: &str| format!("list[output_{row}] - {}u <= {last}u", part.first);
+                fill(
+                    include_str!("shaders/product.wgsl"),
+                    &[
+                        ("PICK", format!("min(list[output_$r] - {}u, {last}u)", part.first)),
+                        (" GUARD", format!(" && {}", is_inside("$r"))),
+                        ("NEEDED", format!("first < outputs && ({})", any_row(&is_inside))),
+                    ],
+                )
+            }
+            Outputs::Experts { choice, has_pairs, .. } => fill(
+                include_str!("shaders/experts.wgsl"),
+                &[
+                    ("NEEDED", any_row(&|row| format!("place_{row} <= {last}u"))),
+                    ("SHARING", format!("{}u", if *has_pairs { 1 } else { choice.used })),
+                    ("PAIRS", format!("{}u", choice.first_pair())),
+                    ("ABSENT", format!("{}u", part.first)),
+                    ("LAST", format!("{last}u")),
+                ],
+            ),
+        };
+        let source = fill(
+            &source,
+            &[
+                ("BODY", body),
+                ("JOIN", join()),
+                ("PARTIALS", format!("{}u", THREADS * rows * tokens)),
+                ("THREADS", format!("{THREADS}u")),
+                ("LANES", format!("{LANES}u")),
+                ("TOKENS", format!("{tokens}u")),
+                ("ROWS", format!("{rows}u")),
+            ],
+        );
         self.compile(gpu, part, &source, ("sum_$r_$t", rows, tokens))
     }
 
@@ -251,15 +303,23 @@ impl Product {
         source: &str,
         (sum, rows, tokens): (&str, u32, u32),
     ) -> Kernel {
-        let part_first = if self.is_listed { 0 } else { part.first };
+        // The output of the part's first row, the number of outputs, and the bias of an output.
+        let (part_first, outputs, bias) = match self.outputs {
+            Outputs::All => {
+                (part.first, format!("{}u", part.rows), format!("bias[{}u + output_$r]", part.first))
+            }
+            Outputs::Listed(_) => (0, "batch.rows".to_owned(), "bias[list[output_$r]]".to_owned()),
+            Outputs::Experts { rows, .. } => {
+                (0, format!("{rows}u"), format!("bias[expert * {rows}u + output_$r]"))
+            }
+        };
         let mut epilogue = sum.to_owned();
         if self.factor.to_bits() != 1f32.to_bits() {
             epilogue = format!("{epilogue} * {}", float(self.factor));
         }
         if self.has_bias {
-            epilogue = format!("{epilogue} + bias[{part_first}u + output_$r]");
+            epilogue = format!("{epilogue} + {bias}");
         }
-        let outputs = if self.is_listed { "batch.rows".to_owned() } else { format!("{}u", part.rows) };
         let values = [
             ("EPILOGUE", epilogue),
             ("OUTPUTS", outputs),

@@ -230,7 +230,7 @@ impl Model {
             }
         }
         let backend = match (gpu, device) {
-            (Some(gpu), _) => gpu::open(spec, &weights, context, gpu),
+            (Some(gpu), _) => gpu::open(spec, &weights, (context, options.state_bytes), gpu),
             (None, None) => {
                 let network =
                     options.team().and_then(|team| cpu::Network::new(spec, weights, (wanted, options), team));

@@ -40,9 +40,17 @@ impl Free {
 }
 
 /// A block in use. It becomes free when the last sequence drops it.
-struct Block {
+pub(crate) struct Block {
     index: u32,
     free: Arc<Free>,
+}
+
+#[cfg(feature = "gpu")]
+impl Block {
+    /// Returns the number of the block.
+    pub(crate) const fn index(&self) -> u32 {
+        self.index
+    }
 }
 
 impl Drop for Block {
@@ -68,7 +76,8 @@ impl Blocks {
         self.count = self.count.max(count);
     }
 
-    fn take(&self) -> Option<Block> {
+    /// Takes a free block. Returns `None` if there is none.
+    pub(crate) fn take(&self) -> Option<Block> {
         let index = self.free.lock().pop()?;
         Some(Block { index, free: Arc::clone(&self.free) })
     }
@@ -110,6 +119,7 @@ impl Table {
     }
 
     /// Returns a table with the first `len` positions, which shares its blocks with this one.
+    #[cfg(feature = "candle")]
     pub(crate) fn fork(&self, len: usize) -> Self {
         let mut fork = self.clone();
         fork.truncate(len);

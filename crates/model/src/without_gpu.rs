@@ -24,7 +24,7 @@ pub(crate) const fn device(number: GpuNumber) -> Result<Gpu, Kind> {
 pub(crate) fn open(
     _: ModelSpec,
     _: &Weights,
-    _: usize,
+    _: (usize, Option<usize>),
     (_, gpu): (GpuNumber, Gpu),
 ) -> Result<Arc<dyn Backend>, Kind> {
     match gpu {}

@@ -4,9 +4,10 @@
 // First row and number of rows of each token.
 @group(0) @binding(3) var<storage, read> parts: array<vec2<u32>>;
 @group(0) @binding(4) var<storage, read> sinks: array<f32>;
-@group(0) @binding(5) var<storage, read_write> x: array<vec4<f32>>;
-@group(0) @binding(6) var<storage, read_write> codes: array<u32>;
-@group(0) @binding(7) var<storage, read_write> heads: array<vec2<u32>>;
+@group(0) @binding(5) var<storage, read> y: array<f32>;
+@group(0) @binding(6) var<storage, read_write> x: array<vec4<f32>>;
+@group(0) @binding(7) var<storage, read_write> codes: array<u32>;
+@group(0) @binding(8) var<storage, read_write> heads: array<vec2<u32>>;
 
 const NOTHING = -3.0e38;
 
@@ -34,6 +35,12 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
         sum = fma(sum, old, exp(sinks[head] - joined));
         v = v * old;
     }
-    v = select(vec4<f32>(0.0), v / sum, at < USED);
+    v /= sum;
+    if GATED {
+        let first = workgroup.y * STRIDE + GATES + 4u * used;
+        let g = vec4<f32>(y[first], y[first + 1u], y[first + 2u], y[first + 3u]);
+        v /= 1.0 + exp(-g);
+    }
+    v = select(vec4<f32>(0.0), v, at < USED);
     quantise(workgroup.y * VECTORS + at, v, thread, at < VECTORS);
 }

@@ -15,6 +15,13 @@ var<workgroup> head: array<f32, DIM>;
 var<workgroup> turned: array<f32, DIM>;
 var<workgroup> partial: array<f32, 64>;
 
+// Returns the weight of an element of a head. Values have none.
+fn weight(head_index: u32, i: u32) -> f32 {
+    if head_index < HEADS { return query_weight[select(i, head_index * DIM + i, WHOLE)]; }
+    if head_index < HEADS + KV_HEADS { return key_weight[select(i, (head_index - HEADS) * DIM + i, WHOLE)]; }
+    return 1.0;
+}
+
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
     let token = workgroup.y;
@@ -22,7 +29,10 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     let is_query = workgroup.x < HEADS;
     let is_key = !is_query && workgroup.x < HEADS + KV_HEADS;
     let row = token * STRIDE;
-    let first = row + workgroup.x * DIM;
+    let is_value = !is_query && !is_key;
+    // Values can be the keys before their norm and rotation.
+    var first = row + workgroup.x * DIM;
+    if ONE_PROJECTION && is_value { first -= KV_HEADS * DIM; }
     // Sum of squares of the head, or of all heads of the token.
     var square = 0.0;
     if NORM && (is_query || is_key) {
@@ -36,6 +46,10 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
             square /= f32(DIM);
         }
     }
+    if VALUE_NORM && is_value {
+        for (var i = thread; i < DIM; i += 64u) { square += y[first + i] * y[first + i]; }
+        square /= f32(DIM);
+    }
     partial[thread] = square;
     for (var step = 32u; step > 0u; step >>= 1u) {
         workgroupBarrier();
@@ -45,11 +59,8 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     let scale = inverseSqrt(partial[0] + EPSILON);
     for (var i = thread; i < DIM; i += 64u) {
         var v = y[first + i];
-        if NORM && is_query {
-            v = v * scale * query_weight[select(i, workgroup.x * DIM + i, WHOLE)];
-        } else if NORM && is_key {
-            v = v * scale * key_weight[select(i, (workgroup.x - HEADS) * DIM + i, WHOLE)];
-        }
+        if (NORM && !is_value) || (VALUE_NORM && is_value) { v *= scale; }
+        if NORM && !ROTATED { v *= weight(workgroup.x, i); }
         head[i] = v;
         turned[i] = v;
     }
@@ -65,6 +76,10 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
         }
     }
     workgroupBarrier();
+    if NORM && ROTATED {
+        for (var i = thread; i < DIM; i += 64u) { turned[i] *= weight(workgroup.x, i); }
+        workgroupBarrier();
+    }
     let factor = SCALE * bitcast<f32>(slots[token].y);
     for (var p = thread; p < DIM / 2u; p += 64u) {
         let pair = vec2<f32>(turned[2u * p], turned[2u * p + 1u]);

@@ -6,8 +6,13 @@ use naga::back::{hlsl, msl, spv};
 use naga::valid::{Capabilities, ValidationFlags, Validator};
 
 use super::gpu;
-use crate::layer::{self, Activation, Added, Attention, KvType, Norm, QkNorm, Rotation, Shared};
+use crate::latent::LatentAttention;
+use crate::layer::{
+    self, Activation, Added, Attention, Columns, KeyValues, KvType, Norm, QkNorm, Rotation, RowNorm, Shared,
+};
+use crate::mixture::{Choice, Groups, Mix, Router, Scores};
 use crate::product::{Activations, Batch, Inputs, Operand, Output, Outputs, Product, TILES};
+use crate::recurrent::{Convolution, GatedNorm, Recurrence, RecurrenceKind, Sharing};
 use crate::weights::{Codes, Matrix, Part, Scales, Storage};
 use crate::{Buffer, Gpu};
 
@@ -35,7 +40,9 @@ fn products(gpu: &Gpu, buffer: &Buffer) {
         let x = Activations::new(gpu, 8, 288);
         let output = Output { buffer: gpu.buffer(4096), stride: 70, first: 0 };
         for operand in [Operand::Bytes, Operand::Floats] {
-            for outputs in [Outputs::All, Outputs::Listed(buffer.clone())] {
+            let choice = Choice::new(gpu, 8, (10, 3));
+            let experts = Outputs::Experts { choice, rows: 7, has_pairs: operand == Operand::Bytes };
+            for outputs in [Outputs::All, Outputs::Listed(buffer.clone()), experts] {
                 let inputs =
                     Inputs { batch: buffer, x: &x, operand, bias: Some(buffer), factor: 2.0, outputs };
                 let product = Product::new(gpu, &matrix, &inputs, &output);
@@ -56,25 +63,47 @@ fn layers(gpu: &Gpu, buffer: &Buffer) {
     let x = Activations::new(gpu, 8, 288);
     let other = || gpu.buffer(1 << 16);
     let [residual, out, queries, sums, stats, keys, values] = [(); 7].map(|()| other());
-    let added = |norm| Added { y: buffer, norm, scale: 0.5 };
+    let added = |norm| Added { y: buffer, norm, scale: 0.5, stream_scale: 0.25 };
     for added in [None, Some(added(None)), Some(added(Some(buffer)))] {
         for weight in [None, Some(buffer)] {
-            let norm = Norm { width: 68, epsilon: 1e-5, added, weight, residual: &residual, out: Some(&x) };
+            let norm = Norm {
+                width: 68,
+                epsilon: 1e-5,
+                added,
+                weight,
+                is_centred: added.is_none(),
+                bias: weight.filter(|_| added.is_none()),
+                residual: &residual,
+                out: Some(&x),
+            };
             norm.bind(gpu, buffer, &x);
             Norm { out: None, ..norm }.bind(gpu, buffer, &x);
         }
     }
-    for activation in
-        [Activation::Silu, Activation::Gelu, Activation::GeluTanh, Activation::ClampedSwiglu { limit: 7.0 }]
-    {
+    for activation in [
+        Activation::Silu,
+        Activation::Gelu,
+        Activation::GeluTanh,
+        Activation::PlainGelu,
+        Activation::ReluSquared,
+        Activation::ClampedSwiglu { limit: 7.0 },
+    ] {
         activation.bind(gpu, buffer, (buffer, 72), &x);
     }
+    let columns = Columns { buffer, stride: 96, first: 4 };
+    Activation::GeluTanh.bind_to(gpu, buffer, (buffer, 32, columns), &x);
+    layer::round(gpu, buffer, columns, (&x, 71));
+    for added in [None, Some(buffer)] {
+        RowNorm { y: columns, width: 68, epsilon: 1e-5, weight: buffer, added }.bind(gpu, buffer, &x);
+    }
+    layer::layer_inputs(gpu, buffer, (3, 16, 1e-5), [buffer; 2], &out);
     layer::gather(gpu, buffer, buffer, (buffer, 68), &out);
     layer::best(gpu, buffer, (buffer, 5000), (&out, 3));
     let shared = Shared {
         batch: buffer,
         qkv: buffer,
         stride: 512,
+        gates: 160,
         rotations: buffer,
         slots: buffer,
         queries: &queries,
@@ -96,13 +125,93 @@ fn layers(gpu: &Gpu, buffer: &Buffer) {
                 softcap: is_whole.then_some(30.0),
                 scale: 0.25,
                 epsilon: 1e-5,
-                qk_norm: Some(QkNorm { query: buffer, key: buffer, is_whole }),
+                qk_norm: Some(QkNorm { query: buffer, key: buffer, is_whole, is_rotated: !is_whole }),
+                value_norm: is_whole,
+                key_values: if is_whole { KeyValues::OneProjection } else { KeyValues::Own },
                 rotation: Some(rotation),
                 sinks: is_whole.then_some(buffer),
+                is_gated: is_whole,
                 kv,
             };
             attention.bind(gpu, &shared, &keys, &values);
+            let latent = LatentAttention {
+                heads: 6,
+                plain_dim: 12,
+                rope_dim: 8,
+                rank: 24,
+                scale: 0.25,
+                epsilon: 1e-5,
+                norm: buffer,
+                rotation: Rotation { pairs: 4, ..rotation },
+                projected: buffer,
+                latent: buffer,
+                kv,
+            };
+            latent.bind(gpu, &shared, [&keys, &values]);
         }
+    }
+}
+
+/// Compiles the steps of mixtures of experts, with all their variants.
+fn mixtures(gpu: &Gpu, buffer: &Buffer) {
+    let choice = Choice::new(gpu, 8, (12, 3));
+    let out = gpu.buffer(1 << 16);
+    for (scores, is_plain) in
+        [(Scores::Softmax, true), (Scores::SoftmaxOverChosen, true), (Scores::Sigmoid, false)]
+    {
+        let given = (!is_plain).then_some(buffer);
+        let router = Router {
+            experts: 12,
+            used: 3,
+            scores,
+            groups: given.map(|_| Groups { count: 4, used: 2, best: 2 }),
+            normalised: given.map(|_| 1e-20),
+            scale: 2.5,
+            bias: given,
+            factors: given,
+        };
+        router.bind(gpu, buffer, buffer, &choice);
+        let shared = given.map(|shared| (shared, Some(buffer)));
+        Mix { width: 68, routed: Some((&choice, buffer)), shared }.bind(gpu, buffer, &out);
+    }
+    Mix { width: 68, routed: None, shared: Some((buffer, None)) }.bind(gpu, buffer, &out);
+}
+
+/// Compiles convolutions and recurrences, with all their variants.
+fn recurrences(gpu: &Gpu, buffer: &Buffer) {
+    let [state, out] = [(); 2].map(|()| gpu.buffer(1 << 16));
+    let x = Columns { buffer, stride: 400, first: 16 };
+    let kinds = [
+        RecurrenceKind::DeltaRule { rates: 300, query_scale: 0.25 },
+        RecurrenceKind::Mamba2 { limits: [0.0, f32::INFINITY] },
+    ];
+    for kind in kinds {
+        let is_gated = kind == kinds[0];
+        let given = is_gated.then_some(buffer);
+        let convolution = Convolution { x, channels: 70, kernel: 4, factors: buffer, bias: given, is_gated };
+        convolution.bind(gpu, (buffer, buffer), &state, &out);
+        let recurrence = Recurrence {
+            x,
+            mixed: x,
+            kind,
+            heads: 4,
+            rows: 12,
+            columns: 70,
+            sharing: if is_gated { Sharing::Neighbours(2) } else { Sharing::Alternating(2) },
+            starts: [0, 24, 48],
+            times: 304,
+            constants: buffer,
+        };
+        recurrence.bind(gpu, (buffer, buffer), &state, &out);
+        let norm = GatedNorm {
+            len: 280,
+            norms: if is_gated { 4 } else { 1 },
+            epsilon: 1e-5,
+            weight: (buffer, if is_gated { 70 } else { 280 }),
+            is_gated_first: !is_gated,
+            skip: (!is_gated).then_some((buffer, 70, x)),
+        };
+        norm.bind(gpu, buffer, (buffer, x), &Activations::new(gpu, 8, 288));
     }
 }
 
@@ -112,6 +221,8 @@ fn all_kernels_are_valid_for_vulkan_metal_and_direct3d() {
     let buffer = gpu.buffer(1 << 16);
     products(&gpu, &buffer);
     layers(&gpu, &buffer);
+    mixtures(&gpu, &buffer);
+    recurrences(&gpu, &buffer);
     gpu.check().unwrap();
     let compiled = gpu.0.compiled.lock().unwrap_or_else(PoisonError::into_inner);
     assert!(compiled.len() > 100, "{}", compiled.len());

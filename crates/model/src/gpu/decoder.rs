@@ -4,18 +4,21 @@ use std::sync::Arc;
 
 use formwork_gpu::layer::{Best, Item, PROMPT_SPAN, SPAN};
 use formwork_gpu::product::Batch as GpuBatch;
-use formwork_gpu::{Buffer, GpuError, Recorded};
+use formwork_gpu::{Buffer, GpuError, Recorded, recurrent};
 use formwork_kernels::Team;
 use formwork_lm::{Batch, LanguageModel, Logits, ModelError, Role, Run, SequenceId, Wanted, masked};
 use formwork_vocab::{TokenId, TokenSet};
 use rustc_hash::FxHashMap;
 
 use super::Network;
-use super::plan::{HEAD_ROWS, HeadRows, Kind, PIECE, Plan, Shape};
-use super::pool::Pool;
+use super::plan::{HEAD_ROWS, HeadRows, Kind, Memories, PIECE, Plan, Shape};
+use super::pool::{Pool, own_key_len};
+use super::progress::{Job, Piece, Progress, Segment};
+use super::sequence::Sequence;
+use super::states::{Slot, StatePool};
 use crate::backend::StepTime;
 use crate::ops::{scale, softcap};
-use crate::paged::{BLOCK, Table};
+use crate::paged::BLOCK;
 
 /// Maximum number of generated tokens in a pass.
 const GENERATED_PIECE: usize = 64;
@@ -29,12 +32,17 @@ pub(super) struct Decoder {
     context: usize,
     /// Memory of the device. `None` before the first pass.
     memory: Option<Memory>,
-    sequences: FxHashMap<SequenceId, Table>,
+    sequences: FxHashMap<SequenceId, Sequence>,
     next: u32,
+    /// Number of calls so far.
+    now: u64,
+    /// Number of tokens that were computed again so far.
+    replayed: u64,
 }
 
 struct Memory {
     pool: Pool,
+    states: StatePool,
     plan: Plan,
     /// Steps that were recorded while the device ran others, for a pass like the last one.
     ahead: Option<(Key, Recorded)>,
@@ -59,76 +67,10 @@ struct HeadShape {
     is_largest: bool,
 }
 
-/// The tokens of one sequence that a pass computes.
-struct Segment<'a> {
-    tokens: &'a [TokenId],
-    table: &'a Table,
-}
-
-/// A row of logits to compute in a pass.
-struct Job<'a> {
-    /// Index of the token in the pass.
-    token: usize,
-    /// Index of the run.
-    run: usize,
-    set: Option<&'a TokenSet>,
-    is_largest: bool,
-}
-
-impl<'a> Job<'a> {
-    /// Returns the set of tokens if it has at most `limit` tokens.
-    fn listed(&self, limit: usize) -> Option<&'a TokenSet> {
-        self.set.filter(|set| set.count() <= limit)
-    }
-}
-
-/// A run of a batch while its tokens are computed, pass by pass.
-struct Progress<'a> {
-    run: Run<'a>,
-    table: Table,
-    wanted: Vec<Option<&'a TokenSet>>,
-    /// Number of tokens that were computed.
-    read: usize,
-    rows: Vec<Vec<f32>>,
-    /// Hidden states of all tokens, if they are wanted.
-    states: Vec<f32>,
-}
-
-impl<'a> Progress<'a> {
-    fn new(run: Run<'a>, table: Table) -> Self {
-        Self { run, table, wanted: run.wanted.rows(), read: 0, rows: Vec::new(), states: Vec::new() }
-    }
-
-    const fn left(&self) -> usize {
-        self.run.tokens.len() - self.read
-    }
-
-    /// Returns the jobs of the next `len` tokens. The first of them is token `first` of the pass.
-    fn jobs(&self, run: usize, first: usize, len: usize) -> impl Iterator<Item = Job<'a>> {
-        // Index of the first token with a row.
-        let begin = self.run.tokens.len() - self.wanted.len();
-        let is_largest = matches!(self.run.wanted, Wanted::Largest(_));
-        (self.read..self.read + len).filter(move |token| *token >= begin).map(move |token| Job {
-            token: first + token - self.read,
-            run,
-            set: self.wanted[token - begin],
-            is_largest,
-        })
-    }
-}
-
-/// Tokens of a pass.
-#[derive(Default)]
-struct Piece {
-    /// Number of tokens of each run.
-    lens: Vec<usize>,
-    is_tiled: bool,
-    is_precise: bool,
-}
-
 impl Decoder {
     pub(super) fn new(network: Arc<Network>, context: usize) -> Self {
-        Self { network, context, memory: None, sequences: FxHashMap::default(), next: 0 }
+        let sequences = FxHashMap::default();
+        Self { network, context, memory: None, sequences, next: 0, now: 0, replayed: 0 }
     }
 
     /// Computes all tokens of `batch`. With `wants_states`, keeps their hidden states.
@@ -137,30 +79,93 @@ impl Decoder {
         batch: &Batch<'a>,
         wants_states: bool,
     ) -> Result<Vec<Progress<'a>>, ModelError> {
-        let len = |sequence| self.sequences.get(&sequence).map(Table::len);
+        let len = |sequence| self.sequences.get(&sequence).map(Sequence::len);
         batch.check(len, self.network.spec.vocabulary, self.context)?;
         let memory = match &mut self.memory {
             Some(memory) => memory,
             none => none.insert(Memory::new(&self.network, self.context).map_err(ModelError::backend)?),
         };
+        self.now += 1;
         let runs = batch.runs.iter().filter_map(|&run| {
-            let table = self.sequences.remove(&run.sequence)?;
-            Some(Progress::new(run, table))
+            let mut sequence = self.sequences.remove(&run.sequence)?;
+            sequence.used = self.now;
+            Some(Progress::new(run, sequence))
         });
         let mut runs: Vec<Progress<'_>> = runs.collect();
+        self.replayed += runs.iter().map(|run| run.replayed() as u64).sum::<u64>();
         let result = memory.advance(&self.network, &mut runs, wants_states);
-        let tables = runs.iter_mut().map(|run| (run.run.sequence, std::mem::take(&mut run.table)));
-        self.sequences.extend(tables);
+        let sequences = runs.iter_mut().map(|run| (run.run.sequence, std::mem::take(&mut run.sequence)));
+        self.sequences.extend(sequences);
         result.map_err(ModelError::backend)?;
+        self.bound_states();
         Ok(runs)
+    }
+
+    /// Forgets the least useful copies of states until the others fit the limit. The states of
+    /// sequences in use are no such copies.
+    fn bound_states(&mut self) {
+        let Some(memory) = self.memory.as_ref().filter(|_| self.network.spec.has_state()) else { return };
+        let most = self.network.state_bytes / memory.states.state_bytes().max(1);
+        // Sequences share states, so this is an upper limit of their number.
+        if self.sequences.values().map(Sequence::states).sum::<usize>() <= most {
+            return;
+        }
+        loop {
+            // A shared state is worth what it is worth to any of its sequences.
+            let mut worths: FxHashMap<u32, (f32, &Slot)> = FxHashMap::default();
+            for (worth, state) in self.sequences.values().flat_map(|sequence| sequence.worths(self.now)) {
+                let known = worths.entry(state.index()).or_insert((worth, state));
+                known.0 = known.0.max(worth);
+            }
+            if worths.len() <= most {
+                return;
+            }
+            let least = worths.values().min_by(|a, b| a.0.total_cmp(&b.0));
+            let Some(state) = least.map(|(_, state)| Slot::clone(state)) else { return };
+            for sequence in self.sequences.values_mut() {
+                sequence.forget(&state, self.now);
+            }
+        }
     }
 }
 
 impl Memory {
     pub(super) fn new(network: &Network, context: usize) -> Result<Self, GpuError> {
         let pool = Pool::new(&network.gpu, &network.spec, network.kv)?;
-        let plan = Plan::new(network, &pool, context)?;
-        Ok(Self { pool, plan, ahead: None })
+        let states = StatePool::new(&network.gpu, &network.spec)?;
+        let plan = Plan::new(network, Memories { pool: &pool, states: &states }, context)?;
+        Ok(Self { pool, states, plan, ahead: None })
+    }
+
+    /// Takes memory for the next tokens of sequences: their numbers are in `lens`. Returns the slots of the
+    /// states before and after these tokens.
+    fn reserve<'s>(
+        &mut self,
+        network: &Network,
+        sequences: impl Iterator<Item = (&'s mut Sequence, usize)>,
+    ) -> Result<Vec<Option<[u32; 2]>>, GpuError> {
+        // A state that the pass reads is held until all others of the pass have their slots.
+        let mut read = Vec::new();
+        let mut slots = Vec::new();
+        for (sequence, len) in sequences {
+            if len == 0 {
+                slots.push(None);
+                continue;
+            }
+            sequence.table.reserve(&mut self.pool, len)?;
+            let states = sequence.recurrent.as_mut().map(|recurrent| {
+                let (before, slots) = recurrent.states.begin(&mut self.states)?;
+                read.push(before);
+                Ok::<_, GpuError>(slots)
+            });
+            slots.push(states.transpose()?);
+        }
+        if self.pool.take_change() | self.states.take_change() {
+            let memories = Memories { pool: &self.pool, states: &self.states };
+            self.plan.rebind(network, memories);
+            self.ahead = None;
+        }
+        Ok(slots)
     }
 
     fn advance(
@@ -171,22 +176,15 @@ impl Memory {
     ) -> Result<(), GpuError> {
         while runs.iter().any(|run| run.left() > 0) {
             let piece = self.next_piece(runs);
-            for (run, &len) in runs.iter_mut().zip(&piece.lens).filter(|(_, len)| **len > 0) {
-                run.table.reserve(&mut self.pool, len)?;
-            }
-            if self.pool.take_change() {
-                self.plan.rebind(network, &self.pool);
-                self.ahead = None;
-            }
+            let sequences = runs.iter_mut().zip(&piece.lens).map(|(run, len)| (&mut run.sequence, *len));
+            let slots = self.reserve(network, sequences)?;
             let mut segments = Vec::new();
             let mut jobs = Vec::new();
             let mut first = 0;
             for (index, (run, &len)) in runs.iter().zip(&piece.lens).enumerate() {
                 if len > 0 {
-                    segments.push(Segment {
-                        tokens: &run.run.tokens[run.read..run.read + len],
-                        table: &run.table,
-                    });
+                    let (tokens, states) = (run.next(len), slots[index]);
+                    segments.push(Segment { tokens, sequence: &run.sequence, states });
                     if !wants_states {
                         jobs.extend(run.jobs(index, first, len));
                     }
@@ -199,8 +197,7 @@ impl Memory {
                 let hidden = network.spec.hidden;
                 let width = hidden.next_multiple_of(32);
                 let (normed, states) = self.plan.normed(shape.tokens);
-                let steps = self.plan.sections(&network.gpu, &shape).concat();
-                let steps = steps.into_iter().chain([normed]);
+                let steps = self.plan.all(&network.gpu, &shape).into_iter().chain([normed]);
                 let states = network.gpu.run_and_read::<f32>(steps, states, shape.tokens * width)?;
                 let mut rows = states.chunks_exact(width).map(|row| &row[..hidden]);
                 for (run, len) in runs.iter_mut().zip(&piece.lens) {
@@ -213,8 +210,7 @@ impl Memory {
                 }
             }
             for (run, len) in runs.iter_mut().zip(piece.lens) {
-                run.read += len;
-                run.table.advance(len);
+                run.advance(len);
             }
         }
         Ok(())
@@ -224,7 +220,7 @@ impl Memory {
     /// unrounded activations; otherwise tokens of one prompt; otherwise generated tokens.
     fn next_piece(&self, runs: &[Progress<'_>]) -> Piece {
         let mut lens = vec![0; runs.len()];
-        let is_first = |run: &Progress<'_>| run.left() > 0 && run.table.len() == 0;
+        let is_first = |run: &Progress<'_>| run.left() > 0 && run.sequence.table.len() == 0;
         if runs.iter().any(is_first) {
             let mut room = PIECE;
             for (len, _) in lens.iter_mut().zip(runs).filter(|(_, run)| is_first(run)) {
@@ -233,17 +229,17 @@ impl Memory {
             }
             return Piece { lens, is_tiled: false, is_precise: true };
         }
-        let is_prompt = |run: &Progress<'_>| run.left() > 0 && run.run.role == Role::Prompt;
+        let is_prompt = |run: &Progress<'_>| run.left() > 0 && run.role() == Role::Prompt;
         if let Some(index) = runs.iter().position(is_prompt) {
-            lens[index] = runs[index].left().min(PIECE);
+            lens[index] = runs[index].fitting(PIECE);
             return Piece { lens, is_tiled: true, is_precise: false };
         }
         let mut room = GENERATED_PIECE;
         let (mut rows, mut blocks) = (self.plan.workspace.rows, self.plan.workspace.blocks);
         for (len, run) in lens.iter_mut().zip(runs) {
-            let end = run.table.len() + run.left();
+            let end = run.sequence.table.len() + run.left();
             let spans = end.div_ceil(SPAN);
-            let fitting = run.left().min(room).min(rows / spans.max(1));
+            let fitting = if run.left() > 0 { run.fitting(room).min(rows / spans.max(1)) } else { 0 };
             if fitting == 0 || end.div_ceil(BLOCK) > blocks {
                 continue;
             }
@@ -267,9 +263,20 @@ impl Memory {
             scale(row, spec.embedding_scale);
         }
         gpu.write(&space.residual, 0, &embedded);
+        if let (Some(embedding), Some(inputs)) = (&network.layer_embedding, &space.layer_inputs) {
+            let all = embedding.columns;
+            let factor = ((all / spec.layers.len()) as f32).sqrt();
+            let mut rows = vec![0.0; tokens * all];
+            let tokens = segments.iter().flat_map(|segment| segment.tokens);
+            for (token, row) in tokens.zip(rows.chunks_exact_mut(all)) {
+                embedding.dequantize(token.index()..token.index() + 1, row);
+                scale(row, factor);
+            }
+            gpu.write(&inputs.embedded, 0, &rows);
+        }
         let positions = || {
             segments.iter().flat_map(|segment| {
-                let first = segment.table.len();
+                let first = segment.sequence.table.len();
                 first..first + segment.tokens.len()
             })
         };
@@ -285,11 +292,11 @@ impl Memory {
         let mut tables = Vec::with_capacity(segments.len());
         for segment in segments {
             tables.push(table.len() as u32);
-            table.extend(segment.table.blocks());
-            let first = segment.table.len();
+            table.extend(segment.sequence.table.blocks());
+            let first = segment.sequence.table.len();
             for position in first..first + segment.tokens.len() {
                 let factor = spec.temperature.map_or(1.0, |temperature| temperature.at(position));
-                slots.push([segment.table.slot(position), factor.to_bits()]);
+                slots.push([segment.sequence.table.slot(position), factor.to_bits()]);
             }
         }
         gpu.write(&space.slots, 0, &slots);
@@ -302,7 +309,18 @@ impl Memory {
             counts.push(all.len());
         }
         gpu.write(&space.batch, 0, &[GpuBatch { tokens: tokens as u32, ..GpuBatch::default() }]);
-        Shape { tokens, items: counts, is_tiled: piece.is_tiled, is_precise: piece.is_precise }
+        if spec.has_state() {
+            let mut first = 0;
+            let states = segments.iter().map(|segment| {
+                let count = segment.tokens.len() as u32;
+                let [before, after] = segment.states.unwrap_or([recurrent::Segment::NOWHERE, 0]);
+                first += count;
+                recurrent::Segment { first: first - count, count, before, after }
+            });
+            gpu.write(&space.segments, 0, &states.collect::<Vec<_>>());
+        }
+        let Piece { is_tiled, is_precise, .. } = *piece;
+        Shape { tokens, segments: segments.len(), items: counts, is_tiled, is_precise }
     }
 
     /// Runs the steps of the layers, and then computes the rows of logits of `jobs`.
@@ -325,7 +343,7 @@ impl Memory {
             }
         }
         if let Some(shape) = layers {
-            network.gpu.run(self.plan.sections(&network.gpu, &shape).concat())?;
+            network.gpu.run(self.plan.all(&network.gpu, &shape))?;
         }
         Ok(rows)
     }
@@ -341,10 +359,10 @@ impl Memory {
     ) -> Result<Vec<T>, GpuError> {
         let gpu = &network.gpu;
         let record = |plan: &Plan| {
-            let layers = key.layers.as_ref().map(|shape| plan.sections(gpu, shape));
+            let layers = key.layers.as_ref().map(|shape| plan.all(gpu, shape));
             let HeadShape { rows, tokens, listed, is_largest } = key.head;
             let batch = GpuBatch { tokens, rows: listed, ..GpuBatch::default() };
-            let steps = layers.into_iter().flatten().flatten();
+            let steps = layers.into_iter().flatten();
             let steps = steps.chain(plan.head(gpu, batch, rows, is_largest));
             gpu.record_and_read(steps, &result, (size * size_of::<T>()) as u64)
         };
@@ -449,22 +467,20 @@ impl Memory {
         let (gpu, hidden) = (&network.gpu, network.spec.hidden);
         let width = hidden.next_multiple_of(32);
         let mut states = vec![Vec::new(); network.spec.layers.len() + 1];
-        let mut table = Table::default();
+        let mut sequence = Sequence::new(network.spec.has_state());
         let mut rest = tokens;
         while !rest.is_empty() {
-            let len = if table.len() == 0 { 1 } else { rest.len().min(PIECE) };
-            table.reserve(&mut self.pool, len)?;
-            if self.pool.take_change() {
-                self.plan.rebind(network, &self.pool);
-            }
-            let is_first = table.len() == 0;
+            let is_first = sequence.table.len() == 0;
+            let len = if is_first { 1 } else { rest.len().min(PIECE) };
+            let slots = self.reserve(network, [(&mut sequence, len)].into_iter())?[0];
             let piece = Piece { lens: vec![len], is_tiled: !is_first, is_precise: is_first };
-            let shape = self.prepare(network, &[Segment { tokens: &rest[..len], table: &table }], &piece);
+            let segment = Segment { tokens: &rest[..len], sequence: &sequence, states: slots };
+            let shape = self.prepare(network, &[segment], &piece);
             for (section, state) in self.plan.sections(gpu, &shape).into_iter().zip(&mut states) {
                 let stream = gpu.run_and_read::<f32>(section, &self.plan.workspace.residual, len * width)?;
                 stream.chunks_exact(width).for_each(|row| state.extend(&row[..hidden]));
             }
-            table.advance(len);
+            sequence.table.advance(len);
             rest = &rest[len..];
         }
         Ok(states)
@@ -481,21 +497,19 @@ impl Memory {
     ) -> Result<Vec<StepTime>, GpuError> {
         const REPEATS: usize = 5;
         let gpu = &network.gpu;
-        let mut table = Table::default();
-        table.reserve(&mut self.pool, position + tokens)?;
-        if self.pool.take_change() {
-            self.plan.rebind(network, &self.pool);
-        }
-        table.advance(position);
+        let mut sequence = Sequence::new(network.spec.has_state());
+        let states = self.reserve(network, [(&mut sequence, position + tokens)].into_iter())?[0];
+        sequence.table.advance(position);
         let text = vec![TokenId(0); tokens];
         let piece = Piece { lens: vec![tokens], is_tiled: tokens > GENERATED_PIECE, is_precise: false };
-        let shape = self.prepare(network, &[Segment { tokens: &text, table: &table }], &piece);
+        let segment = Segment { tokens: &text, sequence: &sequence, states };
+        let shape = self.prepare(network, &[segment], &piece);
         let mut groups = self.plan.groups(gpu, &shape);
         gpu.write(&self.plan.head.rows, 0, &[0u32]);
         let batch = GpuBatch { tokens: 1, ..GpuBatch::default() };
         gpu.write(&self.plan.head.batch, 0, &[batch]);
         groups.push(("head", self.plan.head(gpu, batch, HeadRows::All, true)));
-        groups.push(("all layers", self.plan.sections(gpu, &shape).concat()));
+        groups.push(("all layers", self.plan.all(gpu, &shape)));
         let mut times = Vec::new();
         for (name, steps) in groups {
             let mut seconds = Vec::new();
@@ -530,7 +544,7 @@ fn work(segments: &[Segment<'_>], tables: &[u32], kind: Kind, is_tiled: bool) ->
     let (mut items, mut parts) = (Vec::new(), Vec::new());
     let (mut token, mut row) = (0, 0);
     for (segment, &table) in segments.iter().zip(tables) {
-        let first = segment.table.len();
+        let first = segment.sequence.table.len();
         let positions = first..first + segment.tokens.len();
         let step = if is_tiled { kind.tokens } else { 1 };
         for position in positions.clone().step_by(step) {
@@ -594,7 +608,8 @@ impl LanguageModel for Decoder {
     fn open(&mut self) -> SequenceId {
         let id = SequenceId(self.next);
         self.next = self.next.wrapping_add(1);
-        self.sequences.insert(id, Table::default());
+        let sequence = Sequence::new(self.network.spec.has_state());
+        self.sequences.insert(id, Sequence { used: self.now, ..sequence });
         id
     }
 
@@ -612,27 +627,40 @@ impl LanguageModel for Decoder {
         true
     }
 
+    fn truncates_cheaply(&self) -> bool {
+        !self.network.spec.has_state()
+    }
+
+    fn replayed_tokens(&self) -> u64 {
+        self.replayed
+    }
+
     fn is_batch_invariant(&self) -> bool {
         self.network.is_invariant
     }
 
     fn fork(&mut self, sequence: SequenceId, len: usize) -> Result<SequenceId, ModelError> {
-        let table = self.sequences.get(&sequence).ok_or_else(|| ModelError::unknown_sequence(sequence))?;
-        let fork = table.fork(len);
+        let parent = self.sequences.get(&sequence).ok_or_else(|| ModelError::unknown_sequence(sequence))?;
+        let fork = parent.fork(len);
         let id = self.open();
         self.sequences.insert(id, fork);
         Ok(id)
     }
 
     fn kv_bytes_per_token(&self) -> usize {
-        let lens = self.network.spec.attentions().map(|(_, shape)| shape.key_len());
+        let lens = self.network.spec.layers.iter().map(own_key_len);
         2 * self.network.kv.bytes() * lens.sum::<usize>()
     }
 
     fn hidden_states(&mut self, sequence: SequenceId, tokens: &[TokenId]) -> Result<Vec<f32>, ModelError> {
         let run = Run { sequence, tokens, role: Role::Prompt, wanted: Wanted::Nothing };
         let runs = self.compute(&Batch { runs: vec![run] }, true)?;
-        Ok(runs.into_iter().flat_map(|run| run.states).collect())
+        let hidden = self.network.spec.hidden;
+        let states = runs.into_iter().flat_map(|run| {
+            let skipped = run.replayed() * hidden;
+            run.states.into_iter().skip(skipped)
+        });
+        Ok(states.collect())
     }
 
     fn forward(&mut self, batch: &Batch<'_>) -> Result<Logits, ModelError> {

@@ -14,13 +14,16 @@
 mod decoder;
 mod plan;
 mod pool;
+mod progress;
+mod sequence;
+mod states;
 mod weights;
 
 use std::sync::Arc;
 
 use formwork_gpu::layer::{KvType, workgroup_memory};
 use formwork_gpu::{AdapterKind, Gpu, GpuError, SELF_TEST_ROWS, adapters, is_batch_invariant};
-use formwork_lm::{LanguageModel, ModelError};
+use formwork_lm::{Abilities, LanguageModel, ModelError};
 use formwork_vocab::TokenId;
 
 use self::decoder::Decoder;
@@ -31,8 +34,11 @@ use crate::device::{GpuInfo, GpuNumber};
 use crate::error::Kind;
 use crate::ops::softcap;
 use crate::rope::Rope;
-use crate::spec::ModelSpec;
+use crate::spec::{ExpertSpec, LayerSpec, MixerSpec, ModelSpec, NormKind, NormPlacement};
 use crate::weights::{self as host, Matrix, Mixer};
+
+/// Default of [`OpenOptions::state_bytes`](crate::OpenOptions::state_bytes).
+const STATE_BYTES: usize = 1 << 30;
 
 /// Immutable state shared by all decoders of a model.
 pub(crate) struct Network {
@@ -41,9 +47,13 @@ pub(crate) struct Network {
     spec: ModelSpec,
     /// The embedding, in host memory, because a pass needs only the rows of its tokens.
     embedding: Matrix,
+    /// The embedding for the additional inputs of layers, in host memory for the same reason.
+    layer_embedding: Option<Matrix>,
     weights: Weights,
     rope: Rope,
     kv: KvType,
+    /// Maximum size in bytes of the copies of states of a decoder.
+    state_bytes: usize,
     /// True if a token has the same bits alone and with others.
     is_invariant: bool,
 }
@@ -92,7 +102,7 @@ pub(crate) fn device(number: GpuNumber) -> Result<Gpu, Kind> {
 pub(crate) fn open(
     spec: ModelSpec,
     weights: &host::Weights,
-    context: usize,
+    (context, state_bytes): (usize, Option<usize>),
     (number, gpu): (GpuNumber, Gpu),
 ) -> Result<Arc<dyn Backend>, Kind> {
     let refuse = |part| Kind::GpuModel { architecture: spec.architecture.clone(), part };
@@ -100,7 +110,8 @@ pub(crate) fn open(
         return Err(refuse(part));
     }
     let fail = |error| Kind::Gpu { device: Device::Gpu(number), error };
-    let head_dim = spec.attentions().map(|(_, shape)| shape.head_dim).max().unwrap_or_default();
+    let widths = spec.layers.iter().filter_map(|layer| Some(layer.mixer.cached()?.head_dim));
+    let head_dim = widths.max().unwrap_or_default();
     let (needed, limit) = (workgroup_memory(head_dim), gpu.limits().workgroup_memory as usize);
     if needed > limit {
         return Err(fail(GpuError::WorkgroupMemory { needed, limit }));
@@ -114,10 +125,12 @@ pub(crate) fn open(
             .into_iter()
             .flatten()
             .all(|linear| linear.weight.encoding() == formwork_kernels::Encoding::F32),
+        Mixer::Latent(latent) => latent.latent.weight.encoding() == formwork_kernels::Encoding::F32,
         _ => true,
     };
     let kv = if weights.layers.iter().all(is_f32) { KvType::F32 } else { KvType::F16 };
     let embedding = weights.embedding.as_ref().unwrap_or(&weights.head).clone();
+    let layer_embedding = weights.per_layer_inputs.as_ref().map(|inputs| inputs.embedding.clone());
     let rope = Rope::new(&spec, context);
     let is_invariant = is_invariant(&gpu, &on_device).map_err(fail)?;
     if !is_invariant {
@@ -126,22 +139,31 @@ pub(crate) fn open(
             "the driver rounds products of several tokens differently, so results depend on other requests"
         );
     }
-    Ok(Arc::new(Network { gpu, number, spec, embedding, weights: on_device, rope, kv, is_invariant }))
+    let weights = on_device;
+    let state_bytes = state_bytes.unwrap_or(STATE_BYTES);
+    let network = Network {
+        gpu,
+        number,
+        spec,
+        embedding,
+        layer_embedding,
+        weights,
+        rope,
+        kv,
+        state_bytes,
+        is_invariant,
+    };
+    Ok(Arc::new(network))
 }
 
 /// Tests a matrix of each storage and width, and the head.
 fn is_invariant(gpu: &Gpu, weights: &Weights) -> Result<bool, GpuError> {
-    let of_layer = |layer: &'_ weights::Layer| {
-        let one = [&layer.output, &layer.down].map(|linear| linear.matrix.clone());
-        let joined = layer.qkv.iter().chain(&layer.gate_up).map(|linear| linear.matrix.clone());
-        one.into_iter().chain(joined).collect::<Vec<_>>()
-    };
     let mut tested = Vec::new();
-    for matrix in weights.layers.iter().flat_map(of_layer).chain([weights.head.matrix.clone()]) {
+    for matrix in weights.layers.iter().flat_map(weights::Layer::matrices).chain([&weights.head.matrix]) {
         let kind = (matrix.storage, matrix.groups, matrix.rows.min(SELF_TEST_ROWS));
         if !tested.contains(&kind) {
             tested.push(kind);
-            if !is_batch_invariant(gpu, &matrix)? {
+            if !is_batch_invariant(gpu, matrix)? {
                 return Ok(false);
             }
         }
@@ -151,18 +173,39 @@ fn is_invariant(gpu: &Gpu, weights: &Weights) -> Result<bool, GpuError> {
 
 /// Returns a part of the model that the back end has no code for.
 pub(crate) fn unsupported(spec: &ModelSpec) -> Option<&'static str> {
-    if spec.is_native_only() {
-        return Some("this architecture");
-    }
-    if spec.has_experts() {
-        return Some("mixtures of experts");
-    }
-    let is_odd = spec.attentions().any(|(_, shape)| !shape.head_dim.is_multiple_of(4));
-    let has_others = spec.attentions().count() != spec.layers.len();
-    if has_others {
-        return Some("layers without attention");
-    }
-    (is_odd || !spec.hidden.is_multiple_of(4)).then_some("widths that are not multiples of 4")
+    let is_odd = |layer: &LayerSpec| {
+        let width = layer.mixer.cached().map(|attention| attention.head_dim);
+        let rows = layer.mixer.recurrence().map(|recurrence| recurrence.rows);
+        let latent = layer.feed_forward.experts().and_then(|experts| experts.latent);
+        let (short, is_whole) = match layer.mixer {
+            MixerSpec::Latent(shape) => (shape.query_rank, shape.attention().query_len().is_multiple_of(32)),
+            _ => (None, true),
+        };
+        let mut widths = [width, rows, latent, short, spec.per_layer_input].into_iter().flatten();
+        !is_whole || widths.any(|width| !width.is_multiple_of(4))
+    };
+    let mut mixtures = spec.layers.iter().filter_map(|layer| layer.feed_forward.experts());
+    let sizes =
+        |experts: &ExpertSpec| (experts.count, experts.used, experts.latent, experts.shared.is_some());
+    let first = mixtures.next().map(sizes);
+    let mut latents = spec.layers.iter().filter_map(|layer| match layer.mixer {
+        MixerSpec::Latent(shape) => Some(shape),
+        _ => None,
+    });
+    let first_latent = latents.next();
+    let has_bare_norms = matches!(spec.norms, NormPlacement::Before | NormPlacement::Parallel);
+    [
+        (spec.encoder.is_some() || spec.abilities != Abilities::default(), "models for embeddings"),
+        (!spec.output_norm, "a head without a norm"),
+        (spec.norms == NormPlacement::Residual, "norms of the residual stream"),
+        (spec.norm_kind != NormKind::Rms && !has_bare_norms, "norms of outputs that subtract the mean"),
+        (spec.layers.iter().any(is_odd), "widths that are not multiples of 4"),
+        (!spec.hidden.is_multiple_of(4), "widths that are not multiples of 4"),
+        (mixtures.any(|experts| Some(sizes(experts)) != first), "mixtures of different sizes"),
+        (latents.any(|latent| Some(latent) != first_latent), "latent attention of different shapes"),
+    ]
+    .into_iter()
+    .find_map(|(is_part, part)| is_part.then_some(part))
 }
 
 impl Network {

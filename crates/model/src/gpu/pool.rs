@@ -4,7 +4,7 @@ use formwork_gpu::layer::KvType;
 use formwork_gpu::{Buffer, Gpu, GpuError};
 
 use crate::paged::{BLOCK, BlockMemory, Blocks};
-use crate::spec::{AttentionSpec, ModelSpec};
+use crate::spec::{AttentionSpec, KeyValues, LayerSpec, ModelSpec};
 
 // The kernels have the blocks of the tables.
 const _: () = assert!(BLOCK == formwork_gpu::layer::BLOCK);
@@ -12,7 +12,8 @@ const _: () = assert!(BLOCK == formwork_gpu::layer::BLOCK);
 /// Number of blocks in a new pool.
 const FIRST: usize = 16;
 
-/// Keys and values in blocks. A buffer has the blocks of one layer.
+/// Keys and values in blocks. A buffer has the blocks of one layer. Layers without keys and values of
+/// their own have buffers without blocks.
 ///
 /// Shape of the keys: `[blocks, kv_heads, head_dim / 2, BLOCK, 2]`. Shape of the values:
 /// `[blocks, kv_heads, BLOCK, head_dim]`. Neighbouring threads of attention read neighbouring words
@@ -29,8 +30,8 @@ pub(super) struct Pool {
 
 impl Pool {
     pub(super) fn new(gpu: &Gpu, spec: &ModelSpec, kv: KvType) -> Result<Self, GpuError> {
-        let size = |shape: &AttentionSpec| (BLOCK * shape.key_len() * kv.bytes()) as u64;
-        let sizes: Vec<u64> = spec.attentions().map(|(_, shape)| size(shape)).collect();
+        let sizes: Vec<u64> =
+            spec.layers.iter().map(|layer| (BLOCK * own_key_len(layer) * kv.bytes()) as u64).collect();
         let layers = Self::allocate(gpu, &sizes, FIRST)?;
         Ok(Self { gpu: gpu.clone(), blocks: Blocks::new(FIRST), layers, sizes, has_grown: false })
     }
@@ -57,6 +58,14 @@ impl Pool {
     }
 }
 
+/// Returns the number of elements of a token's keys that the layer writes.
+pub(super) fn own_key_len(layer: &LayerSpec) -> usize {
+    match layer.mixer.cached() {
+        Some(AttentionSpec { key_values: KeyValues::OfLayer(_), .. }) | None => 0,
+        Some(shape) => shape.key_len(),
+    }
+}
+
 impl BlockMemory for Pool {
     type Error = GpuError;
 
@@ -72,7 +81,8 @@ impl BlockMemory for Pool {
             let less = count + count / 4;
             Self::allocate(&self.gpu, &self.sizes, less).map(|layers| (layers, less))
         })?;
-        for ((old, new), size) in self.layers.iter().zip(&larger).zip(&self.sizes) {
+        let layers = self.layers.iter().zip(&larger).zip(&self.sizes).filter(|(_, size)| **size > 0);
+        for ((old, new), size) in layers {
             for (old, new) in old.iter().zip(new) {
                 self.gpu.copy((old, 0), (new, 0), size * count as u64);
             }
@@ -87,7 +97,7 @@ impl BlockMemory for Pool {
         // A copy within a buffer is not allowed, so the block goes through another buffer.
         let largest = self.sizes.iter().copied().max().unwrap_or_default();
         let between = self.gpu.buffer(largest);
-        for (layer, size) in self.layers.iter().zip(&self.sizes) {
+        for (layer, size) in self.layers.iter().zip(&self.sizes).filter(|(_, size)| **size > 0) {
             for buffer in layer {
                 self.gpu.copy((buffer, u64::from(from) * size), (&between, 0), *size);
                 self.gpu.copy((&between, 0), (buffer, u64::from(to) * size), *size);

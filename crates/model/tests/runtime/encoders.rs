@@ -42,7 +42,7 @@ fn encoders() -> Vec<(String, Encoder)> {
     encoders
 }
 
-fn named(name: &str) -> Encoder {
+pub(crate) fn named(name: &str) -> Encoder {
     encoders().into_iter().find(|(own, _)| own == name).unwrap().1
 }
 
