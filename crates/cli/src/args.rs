@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::ValueEnum;
-use formwork_model::{Device, KvCacheType, OpenOptions, Quantization};
+use formwork_model::{Device, GpuLayers, KvCacheType, OpenOptions, Quantization};
 
 pub(crate) use self::bench::{
     BenchCommand, BenchDecodeArgs, BenchMasksArgs, BenchPrefillArgs, BenchServeArgs, BenchStepsArgs,
@@ -48,11 +48,21 @@ pub(crate) struct OpenArgs {
     #[arg(long, value_name = "TYPE")]
     pub(crate) quantize: Option<QuantizeArg>,
 
-    /// Device to compute on: auto, cpu, gpu, gpu:N, gpu:cpu (a driver on the CPU, for tests), cuda, cuda:N,
-    /// metal, or reference (slow, on the CPU, with f32 weights). All but the first two need a build with
-    /// the feature `gpu`, `cuda`, `metal` or `candle`.
+    /// Device to compute on: auto, cpu, gpu, gpu:N, gpu:cpu (a driver on the CPU, for tests), several of
+    /// these GPUs with commas between them, cuda, cuda:N, metal, or reference (slow, on the CPU, with f32
+    /// weights). All but the first two need a build with the feature `gpu`, `cuda`, `metal` or `candle`.
     #[arg(long, value_name = "DEVICE", default_value_t = Device::Auto)]
     pub(crate) device: Device,
+
+    /// Number of first layers that the GPU computes, or `auto` for those that fit in its memory, or `all`. The
+    /// CPU computes the others and the output head. Needs the device `gpu`, or `auto` [default: all; with
+    /// `--device auto`, auto].
+    #[arg(long, value_name = "N")]
+    pub(crate) gpu_layers: Option<GpuLayers>,
+
+    /// Memory of each GPU for `--gpu-layers auto`, such as 8G [default: what the driver reports].
+    #[arg(long, value_name = "BYTES", value_parser = size)]
+    pub(crate) gpu_memory: Option<u64>,
 
     /// Number of CPU threads [default: number of cores].
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = threads)]
@@ -161,6 +171,8 @@ impl OpenArgs {
             threads: self.threads,
             kv_cache: self.kv_cache.of(),
             state_bytes: self.state_cache.map(|bytes| bytes as usize),
+            gpu_layers: self.gpu_layers.unwrap_or_default(),
+            gpu_memory: self.gpu_memory,
             ..OpenOptions::default()
         }
     }

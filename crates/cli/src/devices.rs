@@ -26,6 +26,7 @@ pub(crate) fn list(as_json: bool) -> Result<bool> {
                     "driver": gpu.driver,
                     "binding_bytes": gpu.binding_bytes,
                     "buffer_bytes": gpu.buffer_bytes,
+                    "memory_bytes": gpu.memory_bytes,
                 })
             })
             .collect();
@@ -37,14 +38,16 @@ pub(crate) fn list(as_json: bool) -> Result<bool> {
     } else {
         for gpu in &gpus {
             let megabytes = |bytes: u64| bytes >> 20;
+            let memory = gpu.memory_bytes.map(|bytes| format!("{} MiB of memory, ", megabytes(bytes)));
             writeln!(
                 out,
-                "{:<8} {} ({}), {} over {}, at most {} MiB per binding and {} MiB per buffer",
+                "{:<8} {} ({}), {} over {}, {}at most {} MiB per binding and {} MiB per buffer",
                 gpu.device.to_string(),
                 gpu.name,
                 gpu.kind,
                 gpu.driver,
                 gpu.interface,
+                memory.unwrap_or_default(),
                 megabytes(gpu.binding_bytes),
                 megabytes(gpu.buffer_bytes),
             )?;

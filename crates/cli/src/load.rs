@@ -12,7 +12,7 @@ use formwork_fields::{Definition, Format, TemplateOptions};
 use formwork_grammar::{Formats, Grammar, Guide, Layout, Limits, Order, Part, SchemaOptions, Undeclared};
 use formwork_lm::ChatTemplate;
 use formwork_model::hub::{Hub, HubOptions, LocalModel, TerminalProgress};
-use formwork_model::{Checkpoint, Model, OpenOptions};
+use formwork_model::{Checkpoint, Device, Model, OpenOptions};
 use formwork_protocol::config::LOCAL_PROVIDER;
 use formwork_vocab::{TokenId, TokenKind, Tokenizer, Vocabulary};
 use serde_json::Value;
@@ -243,7 +243,12 @@ pub(crate) fn start(
     opening: &Opening,
     options: EngineOptions,
 ) -> Result<(EngineHandle, Arc<dyn ChatTemplate>)> {
-    let (mut model, draft) = open_both(path, opening, options.speculate != Some(0))?;
+    let mut opening = opening.clone();
+    if !opening.adapters.is_empty() && opening.how.device == Device::Auto {
+        // Only the CPU computes adapters.
+        opening.how.device = Device::Cpu;
+    }
+    let (mut model, draft) = open_both(path, &opening, options.speculate != Some(0))?;
     opening.adapters.iter().try_for_each(|adapter| adapter.add_to(&mut model))?;
     let tokenizer = Arc::new(model.tokenizer()?);
     let template = model

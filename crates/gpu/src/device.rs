@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::{ThreadId, current};
 use std::time::Duration;
 
 use crate::kernel::{Access, Compiled, Layout};
-use crate::{Buffer, GpuError};
+use crate::{Buffer, GpuError, memory};
 
 /// Kind of an adapter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,6 +71,8 @@ pub struct Adapter {
     pub driver: String,
     /// Limits of the adapter.
     pub limits: Limits,
+    /// Memory of the device, in bytes. `None` if the interface does not report it.
+    pub memory: Option<u64>,
 }
 
 /// Returns the adapters of the system. Hardware comes first, and drivers on the CPU last. The list
@@ -107,7 +109,8 @@ impl Adapter {
             wgpu::Backend::Metal => "metal",
             _ => "vulkan",
         };
-        Self { inner, name: info.name, kind: AdapterKind::of(info.device_type), interface, driver, limits }
+        let (kind, memory) = (AdapterKind::of(info.device_type), memory::of(&inner));
+        Self { inner, name: info.name, kind, interface, driver, limits, memory }
     }
 
     /// Opens the device.
@@ -155,6 +158,17 @@ impl Adapter {
 /// An open device. Clones share it.
 #[derive(Clone)]
 pub struct Gpu(pub(crate) Arc<Inner>);
+
+/// A device that may have been closed.
+#[derive(Clone)]
+pub struct WeakGpu(Weak<Inner>);
+
+impl WeakGpu {
+    /// Returns the device. `None` if it was closed or lost.
+    pub fn open(&self) -> Option<Gpu> {
+        self.0.upgrade().map(Gpu).filter(|gpu| gpu.0.state.lost.get().is_none())
+    }
+}
 
 pub(crate) struct Inner {
     pub(crate) adapter: Adapter,
@@ -220,6 +234,11 @@ impl fmt::Debug for Gpu {
 }
 
 impl Gpu {
+    /// Returns a reference that does not keep the device open.
+    pub fn downgrade(&self) -> WeakGpu {
+        WeakGpu(Arc::downgrade(&self.0))
+    }
+
     /// Returns the adapter of the device.
     pub fn adapter(&self) -> &Adapter {
         &self.0.adapter

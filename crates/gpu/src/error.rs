@@ -32,7 +32,10 @@ pub enum GpuError {
         reason: String,
     },
     /// The device has no memory left.
-    #[error("the GPU is out of memory after {allocated} bytes: {reason}")]
+    #[error(
+        "the GPU is out of memory after {allocated} bytes: {reason}; `--gpu-layers auto` leaves the layers that \
+         do not fit to the CPU"
+    )]
     Memory {
         /// Size of all buffers, including the one that failed.
         allocated: u64,

@@ -25,6 +25,7 @@ mod error;
 mod kernel;
 pub mod latent;
 pub mod layer;
+mod memory;
 pub mod mixture;
 pub mod product;
 pub mod recurrent;
@@ -36,7 +37,7 @@ pub mod weights;
 mod tests;
 
 pub use self::buffer::Buffer;
-pub use self::device::{Adapter, AdapterKind, Gpu, Limits, adapters};
+pub use self::device::{Adapter, AdapterKind, Gpu, Limits, WeakGpu, adapters};
 pub use self::error::GpuError;
 pub use self::kernel::{Access, Bindings, Kernel, Recorded, Step, Submitted};
 pub use self::self_test::{SELF_TEST_ROWS, is_batch_invariant};

@@ -132,6 +132,11 @@ impl Storage {
     }
 }
 
+/// Returns the size on the device of a matrix, in bytes.
+pub fn bytes_of_matrix(encoding: Encoding, rows: usize, columns: usize) -> usize {
+    rows * Storage::of(encoding).row_bytes(columns.div_ceil(GROUP)).iter().sum::<usize>()
+}
+
 /// The rows of a matrix, as in the file.
 #[derive(Clone, Copy, Debug)]
 pub struct Rows<'a> {

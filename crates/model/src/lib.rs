@@ -32,7 +32,7 @@ mod weights;
 pub use adapter::AdapterFile;
 pub use backend::StepTime;
 pub use checkpoint::{Checkpoint, Safetensors};
-pub use device::{Device, GpuInfo, GpuNumber};
+pub use device::{Device, GpuInfo, GpuLayers, GpuList, GpuNumber};
 pub use error::LoadError;
 pub use formwork_kernels::Tier;
 pub use gpu::gpus;

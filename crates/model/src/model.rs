@@ -19,7 +19,7 @@ use crate::gpu;
 use crate::memory::MemoryUse;
 use crate::spec::ModelSpec;
 use crate::weights::{Purpose, Quantization, StoredMethod, Weights};
-use crate::{Device, LoadError};
+use crate::{Device, GpuLayers, GpuNumber, LoadError};
 
 /// Options for opening a model.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -45,6 +45,10 @@ pub struct OpenOptions {
     /// sequences can be cut without computing them again. The default is 1 GiB. The states of
     /// sequences in use come on top. Models without such states ignore this option.
     pub state_bytes: Option<usize>,
+    /// Layers that a GPU with Formwork's own kernels computes. The CPU computes the others.
+    pub gpu_layers: GpuLayers,
+    /// Memory in bytes of each GPU for [`GpuLayers::Auto`]. The default is what the driver reports.
+    pub gpu_memory: Option<u64>,
     /// Type in which the CPU keeps the keys and values of sequences.
     pub kv_cache: KvCacheType,
     /// True to load the model's own head for drafts, if it has one (multi-token prediction, MTP). The
@@ -80,7 +84,7 @@ impl OpenOptions {
     }
 
     /// Starts the compute threads for the native CPU kernels.
-    fn team(self) -> io::Result<Team> {
+    pub(crate) fn team(self) -> io::Result<Team> {
         let cores = || {
             // Two hardware threads of one core share its vector units, so only physical cores
             // count.
@@ -182,13 +186,23 @@ impl Model {
     pub fn from_checkpoint(checkpoint: Checkpoint, options: OpenOptions) -> Result<Self, LoadError> {
         let device =
             candle::device(options.device).map_err(|kind| LoadError::new(checkpoint.path(), kind))?;
-        let gpu = match options.device {
-            Device::Gpu(number) => {
-                let gpu = gpu::device(number).map_err(|kind| LoadError::new(checkpoint.path(), kind))?;
-                Some((number, gpu))
+        if options.device == Device::Auto
+            && device.is_none()
+            && let Some(model) = Self::on_found_gpu(&checkpoint, options)
+        {
+            return Ok(model);
+        }
+        let numbers: Vec<GpuNumber> = match options.device {
+            Device::Gpu(number) => vec![number],
+            Device::Gpus(list) => list.iter().collect(),
+            device if !matches!(options.gpu_layers, GpuLayers::All | GpuLayers::Auto) => {
+                return Err(LoadError::new(checkpoint.path(), Kind::GpuLayers { device }));
             }
-            _ => None,
+            _ => Vec::new(),
         };
+        let open = |number: GpuNumber| Ok((number, gpu::device(number)?));
+        let gpus: Result<Vec<_>, Kind> = numbers.into_iter().map(open).collect();
+        let gpus = gpus.map_err(|kind| LoadError::new(checkpoint.path(), kind))?;
         let spec = match ModelSpec::of_known(&checkpoint) {
             Err(unknown @ Kind::Architecture { .. }) => {
                 candle::check_model(&checkpoint, unknown).map_err(|kind| checkpoint.error(kind))?;
@@ -198,7 +212,7 @@ impl Model {
         };
         // Without a request for a GPU, what no GPU computes runs on the CPU.
         let device = device.filter(|_| options.device != Device::Auto || !spec.is_native_only());
-        let is_native = device.is_none() && gpu.is_none();
+        let is_native = device.is_none() && gpus.is_empty();
         let mut spec = ModelSpec { draft_head: spec.draft_head.filter(|_| is_native), ..spec };
         let wanted = options.context.map_or(spec.context, |wanted| wanted.min(spec.context));
         let context = match options.memory.filter(|_| is_native) {
@@ -229,17 +243,37 @@ impl Model {
                 map.will_need();
             }
         }
-        let backend = match (gpu, device) {
-            (Some(gpu), _) => gpu::open(spec, &weights, (context, options.state_bytes), gpu),
-            (None, None) => {
+        let backend = match device {
+            _ if !gpus.is_empty() => gpu::open(spec, weights, (context, options), gpus),
+            None => {
                 let network =
                     options.team().and_then(|team| cpu::Network::new(spec, weights, (wanted, options), team));
                 network.map(|network| Arc::new(network) as Arc<dyn Backend>).map_err(Kind::from)
             }
-            (None, Some(device)) => candle::open(spec, &weights, context, (options.device, device)),
+            Some(device) => candle::open(spec, &weights, context, (options.device, device)),
         };
         let backend = backend.map_err(|kind| LoadError::new(checkpoint.path(), kind))?;
         Ok(Self { checkpoint, backend, context, adapters: Adapters::default() })
+    }
+
+    /// Opens a model on the first GPU with memory of its own. The layers that do not fit are left to the
+    /// CPU. Returns `None` if there is no such GPU, or if it cannot be used.
+    fn on_found_gpu(checkpoint: &Checkpoint, options: OpenOptions) -> Option<Self> {
+        let device = gpu::found().filter(|_| options.kv_cache == KvCacheType::Auto)?;
+        let gpu_layers = match options.gpu_layers {
+            GpuLayers::All => GpuLayers::Auto,
+            given => given,
+        };
+        match Self::from_checkpoint(checkpoint.clone(), OpenOptions { device, gpu_layers, ..options }) {
+            Ok(model) if model.language_model().is_batch_invariant() => Some(model),
+            // The log has the reason.
+            Ok(_) => None,
+            Err(error) => {
+                let error: &(dyn std::error::Error + 'static) = &error;
+                tracing::warn!(%device, error, "cannot use the device; computing on the CPU");
+                None
+            }
+        }
     }
 
     /// Opens a model that only candle's own models support. A `device` of `None` is the CPU.
@@ -248,7 +282,7 @@ impl Model {
         options: OpenOptions,
         device: Option<candle::TensorDevice>,
     ) -> Result<Self, LoadError> {
-        if matches!(options.device, Device::Gpu(_)) {
+        if matches!(options.device, Device::Gpu(_) | Device::Gpus(_)) {
             return Err(checkpoint.error(Kind::GpuCandle { device: options.device }));
         }
         if options.quantize.is_some() {

@@ -14,7 +14,7 @@ pub(crate) enum TensorDevice {}
 
 pub(crate) const fn device(wanted: Device) -> Result<Option<TensorDevice>, Kind> {
     let feature = match wanted {
-        Device::Auto | Device::Cpu | Device::Gpu(_) => return Ok(None),
+        Device::Auto | Device::Cpu | Device::Gpu(_) | Device::Gpus(_) => return Ok(None),
         Device::Cuda(_) => "cuda",
         Device::Metal => "metal",
         Device::Reference => "candle",

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::Device;
 use crate::backend::Backend;
 use crate::device::{GpuInfo, GpuNumber};
 use crate::error::Kind;
 use crate::spec::ModelSpec;
 use crate::weights::Weights;
+use crate::{Device, OpenOptions};
 
 /// An open GPU. This build has none.
 pub(crate) enum Gpu {}
@@ -17,15 +17,23 @@ pub const fn gpus() -> Vec<GpuInfo> {
     Vec::new()
 }
 
+/// Returns no GPU, for the same reason.
+pub(crate) const fn found() -> Option<Device> {
+    None
+}
+
 pub(crate) const fn device(number: GpuNumber) -> Result<Gpu, Kind> {
     Err(Kind::DeviceFeature { device: Device::Gpu(number), feature: "gpu" })
 }
 
 pub(crate) fn open(
     _: ModelSpec,
-    _: &Weights,
-    _: (usize, Option<usize>),
-    (_, gpu): (GpuNumber, Gpu),
+    _: Weights,
+    _: (usize, OpenOptions),
+    gpus: Vec<(GpuNumber, Gpu)>,
 ) -> Result<Arc<dyn Backend>, Kind> {
-    match gpu {}
+    match gpus.into_iter().next() {
+        Some((_, gpu)) => match gpu {},
+        None => Err(Kind::DeviceFeature { device: Device::Gpu(GpuNumber::Hardware(0)), feature: "gpu" }),
+    }
 }

@@ -17,7 +17,7 @@ pub(crate) enum BenchCommand {
     /// Benchmark prefill speed.
     Prefill(BenchPrefillArgs),
     /// Benchmark decode speed; with a grammar, both free and constrained.
-    Decode(BenchDecodeArgs),
+    Decode(Box<BenchDecodeArgs>),
     /// Measure the steps of a forward pass on a GPU, by the GPU's clock.
     Steps(BenchStepsArgs),
     /// Benchmark any OpenAI-compatible server under concurrent clients; with a schema, both without and with

@@ -13,7 +13,7 @@ pub(crate) fn device(wanted: Device) -> std::result::Result<Option<TensorDevice>
     let fail = |error: Error| Kind::device(wanted, error);
     let missing = |feature| Kind::DeviceFeature { device: wanted, feature };
     match wanted {
-        Device::Cpu | Device::Gpu(_) => Ok(None),
+        Device::Cpu | Device::Gpu(_) | Device::Gpus(_) => Ok(None),
         Device::Reference => Ok(Some(TensorDevice::Cpu)),
         Device::Cuda(_) if !cuda_is_available() => Err(missing("cuda")),
         Device::Cuda(number) => TensorDevice::new_cuda(number).map(Some).map_err(fail),

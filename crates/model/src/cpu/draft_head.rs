@@ -238,7 +238,7 @@ impl DraftHead {
     fn segment<'a>(&self, cache: &'a mut KvCache, tokens: &'a [TokenId], wanted: usize) -> Segment<'a> {
         let positions = cache.len()..cache.len() + tokens.len();
         let rotations = self.network.rope.rotations(&self.network.team, positions);
-        Segment { cache, states: None, adapter: None, tokens, rotations, wanted }
+        Segment { cache, states: None, adapter: None, tokens, input: None, rotations, wanted }
     }
 }
 

@@ -34,6 +34,9 @@ pub(super) struct Segment<'a> {
     /// Adapter that the tokens are computed with.
     pub(super) adapter: Option<&'a Adapter>,
     pub(super) tokens: &'a [TokenId],
+    /// Residual stream before the first layer, of shape `[tokens, hidden]`. `None` for the embeddings of
+    /// the tokens.
+    pub(super) input: Option<&'a [f32]>,
     /// Rotations for the positions of the tokens, with an element for each set of rotary
     /// frequencies.
     pub(super) rotations: Vec<Rotation>,

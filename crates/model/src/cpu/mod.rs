@@ -259,6 +259,32 @@ impl Decoder {
         Ok(())
     }
 
+    /// Appends the runs to their sequences, and computes the requested logits. `input` is the residual
+    /// stream before the first layer for the tokens of all runs, or `None` for their embeddings.
+    ///
+    /// # Errors
+    /// Returns an error in the cases of [`LanguageModel::forward`].
+    fn compute(&mut self, batch: &Batch<'_>, input: Option<&[f32]>) -> Result<Logits, ModelError> {
+        self.check_causal()?;
+        self.check(batch)?;
+        self.now += 1;
+        let (mut rest, hidden) = (input, self.network.spec.hidden);
+        let runs = batch.runs.iter().filter_map(|&run| {
+            let mut sequence = self.sequences.remove(&run.sequence)?;
+            sequence.used = self.now;
+            let input = rest.as_mut().and_then(|rest| rest.split_off(..run.tokens.len() * hidden));
+            Some(Progress { input, ..Progress::new(run, sequence) })
+        });
+        let mut runs: Vec<Progress<'_>> = runs.collect();
+        self.replayed += runs.iter().map(|run| (run.tokens.len() - run.run.tokens.len()) as u64).sum::<u64>();
+        let (network, workspace) = (&*self.network, &mut self.workspace);
+        network.advance(&mut runs, workspace)?;
+        let logits = network.logits(&runs, workspace);
+        self.sequences.extend(runs.into_iter().map(|progress| (progress.run.sequence, progress.sequence)));
+        self.bound_states();
+        Ok(Logits::new(logits))
+    }
+
     fn check(&self, batch: &Batch<'_>) -> Result<(), ModelError> {
         let len = |sequence| self.sequences.get(&sequence).map(Sequence::len);
         batch.check(len, self.network.spec.vocabulary, self.context)
@@ -271,6 +297,9 @@ struct Progress<'a> {
     sequence: Sequence,
     /// Tokens to compute: those of the run, and before them those to compute again.
     tokens: Cow<'a, [TokenId]>,
+    /// Residual stream before the first layer for all tokens, or `None` for their embeddings. There are
+    /// then no tokens to compute again.
+    input: Option<&'a [f32]>,
     /// Number of tokens that have been computed.
     read: usize,
     /// Number of last tokens that are kept out of the states, because they may be removed.
@@ -296,7 +325,7 @@ impl<'a> Progress<'a> {
             Cow::Owned([replayed, run.tokens].concat())
         };
         sequence.append(run.tokens);
-        Self { run, sequence, tokens, read: 0, drafts, x: Vec::new() }
+        Self { run, sequence, tokens, input: None, read: 0, drafts, x: Vec::new() }
     }
 
     /// Returns the number of tokens that have not been computed yet.
@@ -358,7 +387,10 @@ impl Network {
                     *piece = Piece { start, tokens: progress.read..progress.read + len, wanted, output };
                     progress.read += len;
                     let tokens = &progress.tokens[piece.tokens.clone()];
-                    segments.push(self.segment(&mut progress.sequence, tokens, [output, drafts])?);
+                    let segment = self.segment(&mut progress.sequence, tokens, [output, drafts])?;
+                    let (first, hidden) = (piece.tokens.start, self.spec.hidden);
+                    let input = progress.input.map(|rows| &rows[first * hidden..][..len * hidden]);
+                    segments.push(Segment { input, ..segment });
                 }
             }
             if segments.is_empty() {
@@ -400,7 +432,8 @@ impl Network {
         let Sequence { cache, recurrent, adapter, .. } = sequence;
         let rotations = self.rope.rotations(&self.team, cache.len()..cache.len() + tokens.len());
         let states = recurrent.as_mut().map(|recurrent| &mut recurrent.states);
-        Ok(Segment { cache, states, adapter: adapter.as_deref(), tokens, rotations, wanted })
+        let adapter = adapter.as_deref();
+        Ok(Segment { cache, states, adapter, tokens, input: None, rotations, wanted })
     }
 
     /// Appends tokens to sequences. Returns the output of the last layer for the tokens whose
@@ -415,12 +448,20 @@ impl Network {
         visit: &mut dyn FnMut(&[f32]),
     ) -> &'w [f32] {
         let hidden = self.spec.hidden;
-        let tokens =
-            segments.iter().flat_map(|segment| segment.tokens.iter().map(|token| (*token, segment.adapter)));
+        let tokens: usize = segments.iter().map(|segment| segment.tokens.len()).sum();
         let mut residual = std::mem::take(&mut workspace.residual);
-        let x = room(&mut residual, tokens.clone().count() * hidden);
-        for ((token, adapter), x) in tokens.zip(x.chunks_exact_mut(hidden)) {
-            self.embed(token, adapter, x);
+        let x = room(&mut residual, tokens * hidden);
+        let mut rest = &mut *x;
+        for segment in &segments {
+            let x = rest.split_off_mut(..segment.tokens.len() * hidden).unwrap_or_default();
+            match segment.input {
+                Some(input) => x.copy_from_slice(input),
+                None => {
+                    for (token, x) in segment.tokens.iter().zip(x.chunks_exact_mut(hidden)) {
+                        self.embed(*token, segment.adapter, x);
+                    }
+                }
+            }
         }
         visit(x);
         let len = self.layers(segments, x, workspace, visit);
@@ -533,6 +574,17 @@ fn leave_wanted<'x>(segments: &mut Vec<Segment<'_>>, x: &'x mut [f32], hidden: u
     }
     segments.retain(|segment| !segment.tokens.is_empty());
     &mut x[..written * hidden]
+}
+
+#[cfg(feature = "gpu")]
+impl crate::gpu::LastLayers for Decoder {
+    fn keep_computed(&mut self, sequence: SequenceId, len: usize) -> usize {
+        self.sequences.get_mut(&sequence).map_or(0, |sequence| sequence.keep_computed(len))
+    }
+
+    fn finish(&mut self, batch: &Batch<'_>, input: &[f32]) -> Result<Logits, ModelError> {
+        self.compute(batch, Some(input))
+    }
 }
 
 impl LanguageModel for Decoder {
@@ -736,22 +788,7 @@ impl LanguageModel for Decoder {
     }
 
     fn forward(&mut self, batch: &Batch<'_>) -> Result<Logits, ModelError> {
-        self.check_causal()?;
-        self.check(batch)?;
-        self.now += 1;
-        let runs = batch.runs.iter().filter_map(|&run| {
-            let mut sequence = self.sequences.remove(&run.sequence)?;
-            sequence.used = self.now;
-            Some(Progress::new(run, sequence))
-        });
-        let mut runs: Vec<Progress<'_>> = runs.collect();
-        self.replayed += runs.iter().map(|run| (run.tokens.len() - run.run.tokens.len()) as u64).sum::<u64>();
-        let (network, workspace) = (&*self.network, &mut self.workspace);
-        network.advance(&mut runs, workspace)?;
-        let logits = network.logits(&runs, workspace);
-        self.sequences.extend(runs.into_iter().map(|progress| (progress.run.sequence, progress.sequence)));
-        self.bound_states();
-        Ok(Logits::new(logits))
+        self.compute(batch, None)
     }
 
     fn recycle(&mut self, logits: Logits) {

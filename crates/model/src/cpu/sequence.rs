@@ -83,6 +83,16 @@ impl Sequence {
         self.cache.truncate(position);
     }
 
+    /// Removes all tokens except the first `len`, and those that would have to be computed again. Returns
+    /// the number of remaining tokens.
+    #[cfg(feature = "gpu")]
+    pub(super) fn keep_computed(&mut self, len: usize) -> usize {
+        self.truncate(len);
+        let computed = self.cache.len();
+        self.truncate(computed);
+        computed
+    }
+
     /// Returns a sequence with the first `len` tokens of this one. Both share keys, values and states.
     pub(super) fn fork(&self, len: usize) -> Self {
         let cache = self.cache.fork(self.cache.len());

@@ -11,6 +11,7 @@ use formwork_vocab::{TokenId, TokenSet};
 use rustc_hash::FxHashMap;
 
 use super::Network;
+use super::pipeline::LastLayers;
 use super::plan::{HEAD_ROWS, HeadRows, Kind, Memories, PIECE, Plan, Shape};
 use super::pool::{Pool, own_key_len};
 use super::progress::{Job, Piece, Progress, Segment};
@@ -25,6 +26,17 @@ const GENERATED_PIECE: usize = 64;
 
 /// A row is computed as a list of tokens if it has at most this share of the vocabulary.
 const LISTED: usize = 4;
+
+/// Results of the tokens of a batch.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Results {
+    /// The requested rows of logits.
+    Logits,
+    /// The hidden states of all tokens, after the last norm.
+    States,
+    /// The residual stream of all tokens, after the last layer.
+    Stream,
+}
 
 /// Decoder of a model.
 pub(super) struct Decoder {
@@ -73,11 +85,13 @@ impl Decoder {
         Self { network, context, memory: None, sequences, next: 0, now: 0, replayed: 0 }
     }
 
-    /// Computes all tokens of `batch`. With `wants_states`, keeps their hidden states.
+    /// Computes all tokens of `batch`. `input` is the residual stream before the first layer for the tokens
+    /// of all runs, or `None` for their embeddings.
     fn compute<'a>(
         &mut self,
         batch: &Batch<'a>,
-        wants_states: bool,
+        input: Option<&'a [f32]>,
+        results: Results,
     ) -> Result<Vec<Progress<'a>>, ModelError> {
         let len = |sequence| self.sequences.get(&sequence).map(Sequence::len);
         batch.check(len, self.network.spec.vocabulary, self.context)?;
@@ -86,19 +100,33 @@ impl Decoder {
             none => none.insert(Memory::new(&self.network, self.context).map_err(ModelError::backend)?),
         };
         self.now += 1;
+        let (mut rest, hidden) = (input, self.network.spec.hidden);
         let runs = batch.runs.iter().filter_map(|&run| {
             let mut sequence = self.sequences.remove(&run.sequence)?;
             sequence.used = self.now;
-            Some(Progress::new(run, sequence))
+            let input = rest.as_mut().and_then(|rest| rest.split_off(..run.tokens.len() * hidden));
+            Some(Progress::new(run, sequence, input))
         });
         let mut runs: Vec<Progress<'_>> = runs.collect();
         self.replayed += runs.iter().map(|run| run.replayed() as u64).sum::<u64>();
-        let result = memory.advance(&self.network, &mut runs, wants_states);
+        let result = memory.advance(&self.network, &mut runs, results);
         let sequences = runs.iter_mut().map(|run| (run.run.sequence, std::mem::take(&mut run.sequence)));
         self.sequences.extend(sequences);
         result.map_err(ModelError::backend)?;
         self.bound_states();
         Ok(runs)
+    }
+
+    /// Appends every run to its sequence, and returns the residual stream after the last layer. `input` is
+    /// the stream before the first layer, or `None` for the embeddings of the tokens. Shape of both:
+    /// `[tokens, hidden]`.
+    pub(super) fn residual_after(
+        &mut self,
+        batch: &Batch<'_>,
+        input: Option<&[f32]>,
+    ) -> Result<Vec<f32>, ModelError> {
+        let runs = self.compute(batch, input, Results::Stream)?;
+        Ok(runs.into_iter().flat_map(|run| run.states).collect())
     }
 
     /// Forgets the least useful copies of states until the others fit the limit. The states of
@@ -172,7 +200,7 @@ impl Memory {
         &mut self,
         network: &Network,
         runs: &mut [Progress<'_>],
-        wants_states: bool,
+        results: Results,
     ) -> Result<(), GpuError> {
         while runs.iter().any(|run| run.left() > 0) {
             let piece = self.next_piece(runs);
@@ -183,9 +211,9 @@ impl Memory {
             let mut first = 0;
             for (index, (run, &len)) in runs.iter().zip(&piece.lens).enumerate() {
                 if len > 0 {
-                    let (tokens, states) = (run.next(len), slots[index]);
-                    segments.push(Segment { tokens, sequence: &run.sequence, states });
-                    if !wants_states {
+                    let ((tokens, input), states) = (run.next(len), slots[index]);
+                    segments.push(Segment { tokens, sequence: &run.sequence, input, states });
+                    if results == Results::Logits {
                         jobs.extend(run.jobs(index, first, len));
                     }
                     first += len;
@@ -193,20 +221,26 @@ impl Memory {
             }
             let shape = self.prepare(network, &segments, &piece);
             drop(segments);
-            if wants_states {
+            if results == Results::Logits {
+                let rows = self.rows(network, shape, &jobs)?;
+                for (job, row) in jobs.iter().zip(rows) {
+                    runs[job.run].rows.push(row);
+                }
+            } else {
                 let hidden = network.spec.hidden;
                 let width = hidden.next_multiple_of(32);
-                let (normed, states) = self.plan.normed(shape.tokens);
-                let steps = self.plan.all(&network.gpu, &shape).into_iter().chain([normed]);
+                let mut steps = self.plan.all(&network.gpu, &shape);
+                let states = if results == Results::States {
+                    let (normed, states) = self.plan.normed(shape.tokens);
+                    steps.push(normed);
+                    states
+                } else {
+                    &self.plan.workspace.residual
+                };
                 let states = network.gpu.run_and_read::<f32>(steps, states, shape.tokens * width)?;
                 let mut rows = states.chunks_exact(width).map(|row| &row[..hidden]);
                 for (run, len) in runs.iter_mut().zip(&piece.lens) {
                     rows.by_ref().take(*len).for_each(|row| run.states.extend(row));
-                }
-            } else {
-                let rows = self.rows(network, shape, &jobs)?;
-                for (job, row) in jobs.iter().zip(rows) {
-                    runs[job.run].rows.push(row);
                 }
             }
             for (run, len) in runs.iter_mut().zip(piece.lens) {
@@ -256,11 +290,16 @@ impl Memory {
         let width = spec.hidden.next_multiple_of(32);
         let tokens: usize = segments.iter().map(|segment| segment.tokens.len()).sum();
         let mut embedded = vec![0.0; tokens * width];
-        let all = segments.iter().flat_map(|segment| segment.tokens);
-        for (token, row) in all.zip(embedded.chunks_exact_mut(width)) {
-            let row = &mut row[..spec.hidden];
-            network.embedding.dequantize(token.index()..token.index() + 1, row);
-            scale(row, spec.embedding_scale);
+        let mut rows = embedded.chunks_exact_mut(width).map(|row| &mut row[..spec.hidden]);
+        for segment in segments {
+            for (index, (token, row)) in segment.tokens.iter().zip(&mut rows).enumerate() {
+                if let Some(input) = segment.input {
+                    row.copy_from_slice(&input[index * spec.hidden..][..spec.hidden]);
+                } else {
+                    network.embedding.dequantize(token.index()..token.index() + 1, row);
+                    scale(row, spec.embedding_scale);
+                }
+            }
         }
         gpu.write(&space.residual, 0, &embedded);
         if let (Some(embedding), Some(inputs)) = (&network.layer_embedding, &space.layer_inputs) {
@@ -474,7 +513,7 @@ impl Memory {
             let len = if is_first { 1 } else { rest.len().min(PIECE) };
             let slots = self.reserve(network, [(&mut sequence, len)].into_iter())?[0];
             let piece = Piece { lens: vec![len], is_tiled: !is_first, is_precise: is_first };
-            let segment = Segment { tokens: &rest[..len], sequence: &sequence, states: slots };
+            let segment = Segment { tokens: &rest[..len], sequence: &sequence, input: None, states: slots };
             let shape = self.prepare(network, &[segment], &piece);
             for (section, state) in self.plan.sections(gpu, &shape).into_iter().zip(&mut states) {
                 let stream = gpu.run_and_read::<f32>(section, &self.plan.workspace.residual, len * width)?;
@@ -502,7 +541,7 @@ impl Memory {
         sequence.table.advance(position);
         let text = vec![TokenId(0); tokens];
         let piece = Piece { lens: vec![tokens], is_tiled: tokens > GENERATED_PIECE, is_precise: false };
-        let segment = Segment { tokens: &text, sequence: &sequence, states };
+        let segment = Segment { tokens: &text, sequence: &sequence, input: None, states };
         let shape = self.prepare(network, &[segment], &piece);
         let mut groups = self.plan.groups(gpu, &shape);
         gpu.write(&self.plan.head.rows, 0, &[0u32]);
@@ -592,6 +631,17 @@ fn unique(parts: &[Best]) -> Option<(usize, f32)> {
         .then_some((found.place as usize, found.value))
 }
 
+impl LastLayers for Decoder {
+    fn keep_computed(&mut self, sequence: SequenceId, len: usize) -> usize {
+        self.sequences.get_mut(&sequence).map_or(0, |sequence| sequence.keep_computed(len))
+    }
+
+    fn finish(&mut self, batch: &Batch<'_>, input: &[f32]) -> Result<Logits, ModelError> {
+        let runs = self.compute(batch, Some(input), Results::Logits)?;
+        Ok(Logits::new(runs.into_iter().map(|run| run.rows).collect()))
+    }
+}
+
 impl LanguageModel for Decoder {
     fn vocab_size(&self) -> usize {
         self.network.spec.vocabulary
@@ -654,7 +704,7 @@ impl LanguageModel for Decoder {
 
     fn hidden_states(&mut self, sequence: SequenceId, tokens: &[TokenId]) -> Result<Vec<f32>, ModelError> {
         let run = Run { sequence, tokens, role: Role::Prompt, wanted: Wanted::Nothing };
-        let runs = self.compute(&Batch { runs: vec![run] }, true)?;
+        let runs = self.compute(&Batch { runs: vec![run] }, None, Results::States)?;
         let hidden = self.network.spec.hidden;
         let states = runs.into_iter().flat_map(|run| {
             let skipped = run.replayed() * hidden;
@@ -664,7 +714,7 @@ impl LanguageModel for Decoder {
     }
 
     fn forward(&mut self, batch: &Batch<'_>) -> Result<Logits, ModelError> {
-        let runs = self.compute(batch, false)?;
+        let runs = self.compute(batch, None, Results::Logits)?;
         Ok(Logits::new(runs.into_iter().map(|run| run.rows).collect()))
     }
 }

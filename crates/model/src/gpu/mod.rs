@@ -12,6 +12,8 @@
 //! the other tokens of a pass ([`Network::is_invariant`]).
 
 mod decoder;
+mod pipeline;
+mod placement;
 mod plan;
 mod pool;
 mod progress;
@@ -19,23 +21,27 @@ mod sequence;
 mod states;
 mod weights;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use formwork_gpu::layer::{KvType, workgroup_memory};
-use formwork_gpu::{AdapterKind, Gpu, GpuError, SELF_TEST_ROWS, adapters, is_batch_invariant};
+use formwork_gpu::{AdapterKind, Gpu, GpuError, SELF_TEST_ROWS, WeakGpu, adapters, is_batch_invariant};
 use formwork_lm::{Abilities, LanguageModel, ModelError};
 use formwork_vocab::TokenId;
 
 use self::decoder::Decoder;
+pub(crate) use self::pipeline::LastLayers;
+use self::pipeline::{Last, Pipeline};
+use self::placement::{Needs, joined, place, take_layers};
 use self::weights::{Refusal, Weights};
-use crate::Device;
 use crate::backend::{Adapters, Backend, StepTime};
+use crate::cpu;
 use crate::device::{GpuInfo, GpuNumber};
 use crate::error::Kind;
 use crate::ops::softcap;
 use crate::rope::Rope;
 use crate::spec::{ExpertSpec, LayerSpec, MixerSpec, ModelSpec, NormKind, NormPlacement};
 use crate::weights::{self as host, Matrix, Mixer};
+use crate::{Device, OpenOptions};
 
 /// Default of [`OpenOptions::state_bytes`](crate::OpenOptions::state_bytes).
 const STATE_BYTES: usize = 1 << 30;
@@ -77,16 +83,36 @@ pub fn gpus() -> Vec<GpuInfo> {
             driver: adapter.driver,
             binding_bytes: adapter.limits.binding,
             buffer_bytes: adapter.limits.buffer,
+            memory_bytes: adapter.memory,
         }
     };
     adapters().into_iter().map(info).collect()
 }
 
-/// Opens the device with this number. Drivers that compute on the CPU have no number.
+/// Returns the first GPU with memory of its own. `None` if there is none.
+pub(crate) fn found() -> Option<Device> {
+    let discrete = adapters().iter().any(|adapter| adapter.kind == AdapterKind::Discrete);
+    // Such GPUs come first.
+    discrete.then_some(Device::Gpu(GpuNumber::Hardware(0)))
+}
+
+/// Opens the device with this number. Drivers that compute on the CPU have no number. All models of the
+/// process share an open device, and its compiled kernels.
 pub(crate) fn device(number: GpuNumber) -> Result<Gpu, Kind> {
+    static OPEN: Mutex<Vec<(GpuNumber, WeakGpu)>> = Mutex::new(Vec::new());
+    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(gpu) = open.iter().filter(|(own, _)| *own == number).find_map(|(_, gpu)| gpu.open()) {
+        return Ok(gpu);
+    }
+    let gpu = open_adapter(number).map_err(|error| Kind::Gpu { device: Device::Gpu(number), error })?;
+    open.retain(|(own, _)| *own != number);
+    open.push((number, gpu.downgrade()));
+    Ok(gpu)
+}
+
+fn open_adapter(number: GpuNumber) -> Result<Gpu, GpuError> {
     let adapters = adapters();
     let is_cpu = |adapter: &&formwork_gpu::Adapter| adapter.kind == AdapterKind::Cpu;
-    let fail = |error| Kind::Gpu { device: Device::Gpu(number), error };
     let adapter = match number {
         GpuNumber::Cpu => adapters.iter().find(is_cpu).ok_or(GpuError::NoSoftwareDriver),
         GpuNumber::Hardware(number) => {
@@ -94,72 +120,81 @@ pub(crate) fn device(number: GpuNumber) -> Result<Gpu, Kind> {
             hardware().nth(number).ok_or(GpuError::NoAdapter { number, found: hardware().count() })
         }
     };
-    let adapter = adapter.map_err(fail)?;
-    adapter.open().map_err(fail)
+    adapter?.open()
 }
 
-/// Copies the weights of a model to a device.
+/// Copies the weights of a model to GPUs, and those that the options leave to the CPU to its memory.
+///
+/// # Errors
+/// Returns an error if a part of the model is not supported on GPUs, or if a device fails.
 pub(crate) fn open(
-    spec: ModelSpec,
-    weights: &host::Weights,
-    (context, state_bytes): (usize, Option<usize>),
-    (number, gpu): (GpuNumber, Gpu),
+    mut spec: ModelSpec,
+    mut weights: host::Weights,
+    (context, options): (usize, OpenOptions),
+    mut gpus: Vec<(GpuNumber, Gpu)>,
 ) -> Result<Arc<dyn Backend>, Kind> {
-    let refuse = |part| Kind::GpuModel { architecture: spec.architecture.clone(), part };
     if let Some(part) = unsupported(&spec) {
-        return Err(refuse(part));
+        return Err(Kind::GpuModel { architecture: spec.architecture, part });
     }
-    let fail = |error| Kind::Gpu { device: Device::Gpu(number), error };
-    let widths = spec.layers.iter().filter_map(|layer| Some(layer.mixer.cached()?.head_dim));
-    let head_dim = widths.max().unwrap_or_default();
-    let (needed, limit) = (workgroup_memory(head_dim), gpu.limits().workgroup_memory as usize);
-    if needed > limit {
-        return Err(fail(GpuError::WorkgroupMemory { needed, limit }));
+    let kv = kv_type(&weights);
+    let memory: Vec<Option<u64>> = gpus.iter().map(|(_, gpu)| gpu.adapter().memory).collect();
+    let memory: Vec<Option<u64>> = memory.iter().map(|own| options.gpu_memory.or(*own)).collect();
+    let needs = Needs::of(&spec, &weights, context, kv.bytes());
+    let placement = place(&needs, &memory, options.gpu_layers, &joined(&spec));
+    let is_one = placement.is_whole && gpus.len() == 1;
+    if spec.per_layer_input.is_some() && !is_one {
+        let part = "additional inputs of layers on several devices";
+        return Err(Kind::GpuModel { architecture: spec.architecture, part });
     }
-    let on_device = Weights::upload(&gpu, weights).map_err(|refusal| match refusal {
-        Refusal::Unsupported(part) => refuse(part),
-        Refusal::Device(error) => fail(error),
-    })?;
-    let is_f32 = |layer: &host::LayerWeights| match &layer.mixer {
-        Mixer::Attention(attention) => [&attention.key, &attention.value]
-            .into_iter()
-            .flatten()
-            .all(|linear| linear.weight.encoding() == formwork_kernels::Encoding::F32),
-        Mixer::Latent(latent) => latent.latent.weight.encoding() == formwork_kernels::Encoding::F32,
+    let state_bytes = options.state_bytes.unwrap_or_else(|| {
+        // A GPU usually has less memory than the host.
+        let least = memory.iter().flatten().min().map_or(u64::MAX, |memory| memory / 16);
+        STATE_BYTES.min(usize::try_from(least).unwrap_or(usize::MAX))
+    });
+    let whole = spec.clone();
+    let network = |(spec, weights): (ModelSpec, &host::Weights), has_head, device| {
+        Network::new(spec, weights, (context, state_bytes, kv), has_head, device).map(Arc::new)
+    };
+    let last_gpu = if placement.is_whole { gpus.pop() } else { None };
+    let mut first = Vec::new();
+    for (device, layers) in gpus.into_iter().zip(&placement.layers).filter(|(_, layers)| !layers.is_empty()) {
+        let (spec, weights) = take_layers(&mut spec, &mut weights, layers.len());
+        first.push(network((spec, &weights), false, device)?);
+    }
+    let last = if let Some(device) = last_gpu {
+        let last = network((spec, &weights), true, device)?;
+        if first.is_empty() {
+            return Ok(last);
+        }
+        Last::Gpu(last)
+    } else {
+        let team = options.team()?;
+        let last = Arc::new(cpu::Network::new(spec, weights, (context, options), team)?);
+        if first.is_empty() {
+            tracing::warn!("no layer fits in the memory of the GPU; the CPU computes all");
+            return Ok(last);
+        }
+        Last::Cpu(last)
+    };
+    Ok(Arc::new(Pipeline { spec: whole, first, last }))
+}
+
+/// Returns the type of the keys and values.
+fn kv_type(weights: &host::Weights) -> KvType {
+    let is_f32 = |linear: &host::Linear| linear.weight.encoding() == formwork_kernels::Encoding::F32;
+    let is_exact = |layer: &host::LayerWeights| match &layer.mixer {
+        Mixer::Attention(attention) => [&attention.key, &attention.value].into_iter().flatten().all(is_f32),
+        Mixer::Latent(latent) => is_f32(&latent.latent),
         _ => true,
     };
-    let kv = if weights.layers.iter().all(is_f32) { KvType::F32 } else { KvType::F16 };
-    let embedding = weights.embedding.as_ref().unwrap_or(&weights.head).clone();
-    let layer_embedding = weights.per_layer_inputs.as_ref().map(|inputs| inputs.embedding.clone());
-    let rope = Rope::new(&spec, context);
-    let is_invariant = is_invariant(&gpu, &on_device).map_err(fail)?;
-    if !is_invariant {
-        tracing::warn!(
-            device = %Device::Gpu(number),
-            "the driver rounds products of several tokens differently, so results depend on other requests"
-        );
-    }
-    let weights = on_device;
-    let state_bytes = state_bytes.unwrap_or(STATE_BYTES);
-    let network = Network {
-        gpu,
-        number,
-        spec,
-        embedding,
-        layer_embedding,
-        weights,
-        rope,
-        kv,
-        state_bytes,
-        is_invariant,
-    };
-    Ok(Arc::new(network))
+    if weights.layers.iter().all(is_exact) { KvType::F32 } else { KvType::F16 }
 }
 
 /// Tests a matrix of each storage and width, and the head.
 fn is_invariant(gpu: &Gpu, weights: &Weights) -> Result<bool, GpuError> {
     let mut tested = Vec::new();
-    for matrix in weights.layers.iter().flat_map(weights::Layer::matrices).chain([&weights.head.matrix]) {
+    let head = weights.head.iter().map(|head| &head.matrix);
+    for matrix in weights.layers.iter().flat_map(weights::Layer::matrices).chain(head) {
         let kind = (matrix.storage, matrix.groups, matrix.rows.min(SELF_TEST_ROWS));
         if !tested.contains(&kind) {
             tested.push(kind);
@@ -209,6 +244,46 @@ pub(crate) fn unsupported(spec: &ModelSpec) -> Option<&'static str> {
 }
 
 impl Network {
+    /// Copies the weights of a model, or of some of its layers, to a device.
+    fn new(
+        spec: ModelSpec,
+        weights: &host::Weights,
+        (context, state_bytes, kv): (usize, usize, KvType),
+        has_head: bool,
+        (number, gpu): (GpuNumber, Gpu),
+    ) -> Result<Self, Kind> {
+        let fail = |error| Kind::Gpu { device: Device::Gpu(number), error };
+        let widths = spec.layers.iter().filter_map(|layer| Some(layer.mixer.cached()?.head_dim));
+        let needed = workgroup_memory(widths.max().unwrap_or_default());
+        let limit = gpu.limits().workgroup_memory as usize;
+        if needed > limit {
+            return Err(fail(GpuError::WorkgroupMemory { needed, limit }));
+        }
+        let on_device = Weights::upload(&gpu, weights, has_head).map_err(|refusal| match refusal {
+            Refusal::Unsupported(part) => Kind::GpuModel { architecture: spec.architecture.clone(), part },
+            Refusal::Device(error) => fail(error),
+        })?;
+        let is_invariant = is_invariant(&gpu, &on_device).map_err(fail)?;
+        if !is_invariant {
+            tracing::warn!(
+                device = %Device::Gpu(number),
+                "the driver rounds products of several tokens differently, so results depend on other requests"
+            );
+        }
+        Ok(Self {
+            rope: Rope::new(&spec, context),
+            embedding: weights.embedding.as_ref().unwrap_or(&weights.head).clone(),
+            layer_embedding: weights.per_layer_inputs.as_ref().map(|inputs| inputs.embedding.clone()),
+            gpu,
+            number,
+            spec,
+            weights: on_device,
+            kv,
+            state_bytes,
+            is_invariant,
+        })
+    }
+
     /// Caps a logit.
     fn finished(&self, logit: f32) -> f32 {
         let mut row = [logit];

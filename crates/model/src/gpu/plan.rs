@@ -93,8 +93,9 @@ pub(super) struct Plan {
     normed: Bound,
     gather: Bound,
     head_norm: Bound,
-    head_all: Product,
-    head_listed: Product,
+    /// Products of the head. `None` if another device has it.
+    head_all: Option<Product>,
+    head_listed: Option<Product>,
     best: Bound,
 }
 
@@ -165,13 +166,14 @@ impl Plan {
         let x = Activations::new(gpu, HEAD_ROWS, spec.hidden);
         let head_norm =
             layer::Norm { out: Some(&x), ..stream_norm(spec, Some(&weights.output_norm), &gathered) };
-        let vocabulary = weights.head.matrix.rows as usize;
+        let vocabulary = spec.vocabulary;
         let output = Output { buffer: head.logits.clone(), stride: vocabulary as u32, first: 0 };
         let product = |outputs| {
-            let factor = weights.head.factor * spec.logit_scale;
+            let linear = weights.head.as_ref()?;
+            let factor = linear.factor * spec.logit_scale;
             let (batch, operand) = (&head.batch, Operand::Bytes);
             let inputs = Inputs { batch, x: &x, operand, bias: None, factor, outputs };
-            Product::new(gpu, &weights.head.matrix, &inputs, &output)
+            Some(Product::new(gpu, &linear.matrix, &inputs, &output))
         };
         let plan = Self {
             gather: layer::gather(
@@ -279,7 +281,9 @@ impl Plan {
             HeadRows::All => &self.head_all,
             HeadRows::Listed => &self.head_listed,
         };
-        product.steps(gpu, batch, &mut steps);
+        if let Some(product) = product {
+            product.steps(gpu, batch, &mut steps);
+        }
         if is_largest {
             steps.push(self.best.by_y(batch.tokens));
         }

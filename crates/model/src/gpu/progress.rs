@@ -12,6 +12,9 @@ use super::states::INTERVAL;
 pub(super) struct Segment<'a> {
     pub(super) tokens: &'a [TokenId],
     pub(super) sequence: &'a Sequence,
+    /// Residual stream before the first layer, of shape `[tokens, hidden]`. `None` for the embeddings of
+    /// the tokens.
+    pub(super) input: Option<&'a [f32]>,
     /// Slots of the states before and after the tokens. `None` if the model has no states.
     pub(super) states: Option<[u32; 2]>,
 }
@@ -39,6 +42,8 @@ pub(super) struct Progress<'a> {
     pub(super) sequence: Sequence,
     /// Tokens to compute: those of the run, and before them those to compute again.
     tokens: Cow<'a, [TokenId]>,
+    /// Residual stream before the first layer for all tokens, or `None` for their embeddings.
+    input: Option<&'a [f32]>,
     /// Roles of the tokens to compute again.
     replayed: Vec<Role>,
     wanted: Vec<Option<&'a TokenSet>>,
@@ -58,7 +63,7 @@ pub(super) struct Piece {
 }
 
 impl<'a> Progress<'a> {
-    pub(super) fn new(run: Run<'a>, mut sequence: Sequence) -> Self {
+    pub(super) fn new(run: Run<'a>, mut sequence: Sequence, input: Option<&'a [f32]>) -> Self {
         let (again, replayed): (Vec<TokenId>, Vec<Role>) = sequence.to_replay().iter().copied().unzip();
         let tokens = if again.is_empty() {
             // A conversation goes on: the sequence may be cut here later.
@@ -71,7 +76,8 @@ impl<'a> Progress<'a> {
         };
         sequence.append(run.tokens, run.role);
         let wanted = run.wanted.rows();
-        Self { run, sequence, tokens, replayed, wanted, read: 0, rows: Vec::new(), states: Vec::new() }
+        let (rows, states) = (Vec::new(), Vec::new());
+        Self { run, sequence, tokens, input, replayed, wanted, read: 0, rows, states }
     }
 
     pub(super) fn left(&self) -> usize {
@@ -83,9 +89,11 @@ impl<'a> Progress<'a> {
         self.replayed.len()
     }
 
-    /// Returns the next `len` tokens.
-    pub(super) fn next(&self, len: usize) -> &[TokenId] {
-        &self.tokens[self.read..self.read + len]
+    /// Returns the next `len` tokens, and their rows of the input.
+    pub(super) fn next(&self, len: usize) -> (&[TokenId], Option<&[f32]>) {
+        let width = self.input.map_or(0, |input| input.len() / self.tokens.len());
+        let input = self.input.map(|input| &input[self.read * width..(self.read + len) * width]);
+        (&self.tokens[self.read..self.read + len], input)
     }
 
     /// Returns the role of the next token.

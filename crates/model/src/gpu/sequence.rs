@@ -65,6 +65,15 @@ impl Sequence {
         }
     }
 
+    /// Removes all tokens except the first `len`, and those that would have to be computed again. Returns
+    /// the number of remaining tokens.
+    pub(super) fn keep_computed(&mut self, len: usize) -> usize {
+        self.truncate(len);
+        let computed = self.table.len();
+        self.truncate(computed);
+        computed
+    }
+
     /// Returns a sequence with the first `len` tokens of this one. Both share keys, values and states.
     pub(super) fn fork(&self, len: usize) -> Self {
         let mut fork = self.clone();

@@ -13,7 +13,7 @@ use formwork_gpu::recurrent::{Convolution, Segment};
 use formwork_gpu::{Buffer, Gpu, GpuError};
 
 use crate::paged::{Block, Blocks};
-use crate::spec::ModelSpec;
+use crate::spec::{LayerSpec, ModelSpec};
 
 /// Number of tokens between snapshots.
 pub(super) const INTERVAL: usize = 256;
@@ -41,14 +41,7 @@ pub(super) struct StatePool {
 
 impl StatePool {
     pub(super) fn new(gpu: &Gpu, spec: &ModelSpec) -> Result<Self, GpuError> {
-        let sizes = spec.layers.iter().map(|layer| {
-            let inputs = layer.mixer.convolution();
-            let inputs = inputs.map_or(0, |shape| Convolution::state_len(shape.channels, shape.kernel));
-            let states = layer.mixer.recurrence();
-            let states = states.map_or(0, |shape| shape.heads * shape.rows * shape.columns);
-            [inputs, states].map(|len| (4 * len) as u64)
-        });
-        let sizes: Vec<[u64; 2]> = sizes.collect();
+        let sizes: Vec<[u64; 2]> = spec.layers.iter().map(state_bytes).collect();
         let layers = Self::allocate(gpu, &sizes, FIRST)?;
         Ok(Self { gpu: gpu.clone(), slots: Blocks::new(FIRST), layers, sizes, has_grown: false })
     }
@@ -106,6 +99,15 @@ impl StatePool {
         self.slots.grow_to(new_count);
         self.gpu.check()
     }
+}
+
+/// Returns the sizes of a layer's states of a convolution and of a recurrence, in bytes.
+pub(super) fn state_bytes(layer: &LayerSpec) -> [u64; 2] {
+    let inputs = layer.mixer.convolution();
+    let inputs = inputs.map_or(0, |shape| Convolution::state_len(shape.channels, shape.kernel));
+    let states = layer.mixer.recurrence();
+    let states = states.map_or(0, |shape| shape.heads * shape.rows * shape.columns);
+    [inputs, states].map(|len| (4 * len) as u64)
 }
 
 /// State of a sequence, with snapshots of earlier states.

@@ -236,7 +236,8 @@ pub(super) struct Weights {
     pub(super) layer_inputs: Option<LayerInputs>,
     pub(super) layers: Vec<Layer>,
     pub(super) output_norm: Norm,
-    pub(super) head: Linear,
+    /// `None` if another device has the head.
+    pub(super) head: Option<Linear>,
 }
 
 /// Reason why a model cannot be on a GPU.
@@ -253,7 +254,7 @@ impl From<GpuError> for Refusal {
 }
 
 impl Weights {
-    pub(super) fn upload(gpu: &Gpu, weights: &weights::Weights) -> Result<Self, Refusal> {
+    pub(super) fn upload(gpu: &Gpu, weights: &weights::Weights, has_head: bool) -> Result<Self, Refusal> {
         let upload = Upload { gpu };
         let norm = weights.output_norm.as_ref().ok_or(Refusal::Unsupported("a head without a norm"))?;
         let layer_inputs = weights.per_layer_inputs.as_ref().map(|inputs| {
@@ -267,7 +268,7 @@ impl Weights {
             layer_inputs: layer_inputs.transpose()?,
             layers: weights.layers.iter().map(|layer| upload.layer(layer)).collect::<Result<_, _>>()?,
             output_norm: upload.norm(norm)?,
-            head: upload.matrices(&[(&weights.head, None)], 0)?,
+            head: has_head.then(|| upload.matrices(&[(&weights.head, None)], 0)).transpose()?,
         })
     }
 }

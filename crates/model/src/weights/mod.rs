@@ -246,7 +246,8 @@ impl<M> Weights<M> {
 }
 
 impl<M> LayerWeights<M> {
-    fn each(&self, see: &mut impl FnMut(&M)) {
+    /// Calls `see` with each matrix.
+    pub(crate) fn each(&self, see: &mut impl FnMut(&M)) {
         self.mixer.each(see);
         match &self.feed_forward {
             FeedForward::Nothing => {}

@@ -3,9 +3,11 @@
 //! `FORMWORK_TEST_GPU` names the device. Without it, the tests use a driver that computes on the
 //! CPU, and pass without one.
 
+use std::sync::Mutex;
+
 use candle_core::quantized::GgmlDType;
 use formwork_lm::{Batch, LanguageModel, Role, Run, Wanted, masked};
-use formwork_model::{Device, GpuNumber, Model, OpenOptions};
+use formwork_model::{Device, GpuLayers, GpuList, GpuNumber, Model, OpenOptions};
 use formwork_vocab::{TokenId, TokenSet};
 
 use crate::converted;
@@ -16,11 +18,16 @@ use crate::tiny::{self, CONTEXT, append, open_with, tokens};
 
 /// Returns the tested device, or `None` if the system has no driver for it.
 pub(crate) fn tested() -> Option<Device> {
+    /// Keeps the device open, with its compiled kernels.
+    static HELD: Mutex<Option<Model>> = Mutex::new(None);
     let name = std::env::var("FORMWORK_TEST_GPU").unwrap_or_else(|_| "gpu:cpu".to_owned());
     let device = name.parse().unwrap();
     let tiny = tiny::tiny("llama", GgmlDType::F32);
     match open_with(&tiny.file, OpenOptions { device, ..OpenOptions::default() }) {
-        Ok(_) => Some(device),
+        Ok(model) => {
+            *HELD.lock().unwrap() = Some(model);
+            Some(device)
+        }
         Err(error) => {
             let error = format!("{error:?}");
             assert!(error.contains("NoSoftwareDriver") || error.contains("NoAdapter"), "{error}");
@@ -113,6 +120,54 @@ fn random_calls_give_the_results_of_the_cpu() {
             assert!(error <= bound * largest, "{name} {dtype:?}: {error}");
         }
     }
+}
+
+#[test]
+fn layers_on_several_devices_give_the_results_of_the_cpu() {
+    let Some(device) = tested() else { return };
+    let Device::Gpu(number) = device else { panic!("{device} is no GPU") };
+    let both = Device::Gpus(GpuList::new(&[number, number]).unwrap());
+    let cases = [
+        ("gemma2-64", device, GpuLayers::Count(1)),
+        ("gemma2-64", both, GpuLayers::All),
+        // The devices keep copies of their states at different positions.
+        ("qwen3.5-moe-64", device, GpuLayers::Count(2)),
+        ("lfm2-64", both, GpuLayers::All),
+    ];
+    for (name, device, gpu_layers) in cases {
+        let (_, golden) = goldens().into_iter().find(|(own, _)| own == name).unwrap();
+        let file = converted::gguf_with(&golden, GgmlDType::F32, Some(CONTEXT as u32));
+        let options = OpenOptions { device, gpu_layers, ..OpenOptions::default() };
+        let model = open_with(&file, options).unwrap();
+        let (count, number) = (model.spec().unwrap().layers.len(), Device::Gpu(number));
+        let places = match gpu_layers {
+            GpuLayers::Count(first) => format!("{number} ({first} layers), cpu ({} layers)", count - first),
+            _ => format!("{number} ({0} layers), {number} ({0} layers)", count / 2),
+        };
+        assert_eq!(model.computes_on(), places, "{name}");
+        let mut pair = Pair::with_options(&file, options, 1e-4);
+        for _ in 0..25 {
+            pair.step(&format!("{name} {places}"));
+        }
+    }
+}
+
+#[test]
+fn layers_that_fit_go_to_the_gpu() {
+    let Some(device) = tested() else { return };
+    let (_, golden) = goldens().into_iter().find(|(name, _)| name == "llama-64").unwrap();
+    let file = converted::gguf_with(&golden, GgmlDType::F32, None);
+    let places = |megabytes: u64| {
+        let gpu_memory = Some(megabytes << 20);
+        let options =
+            OpenOptions { device, gpu_layers: GpuLayers::Auto, gpu_memory, ..OpenOptions::default() };
+        open_with(&file, options).unwrap().computes_on()
+    };
+    assert_eq!(places(8192), device.to_string());
+    assert_eq!(places(64), "cpu");
+    let options = OpenOptions { gpu_layers: GpuLayers::Count(2), ..OpenOptions::default() };
+    let error = open_with(&file, options).unwrap_err().to_string();
+    assert!(error.contains("layers cannot be divided on the device cpu; use the device `gpu`"), "{error}");
 }
 
 /// Calls `check` with some models on the tested device, with quantised weights.

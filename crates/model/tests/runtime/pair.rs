@@ -22,8 +22,13 @@ pub(crate) struct Pair {
 impl Pair {
     /// Opens a model on the CPU and on `device`.
     pub(crate) fn new(file: &[u8], device: Device, bound: f32) -> Self {
-        let open = |device| open_with(file, OpenOptions { device, ..OpenOptions::default() }).unwrap();
-        let models = [Device::Cpu, device].map(|device| open(device).language_model());
+        Self::with_options(file, OpenOptions { device, ..OpenOptions::default() }, bound)
+    }
+
+    /// Opens a model on the CPU and with `options`.
+    pub(crate) fn with_options(file: &[u8], options: OpenOptions, bound: f32) -> Self {
+        let models = [OpenOptions::default(), options];
+        let models = models.map(|options| open_with(file, options).unwrap().language_model());
         Self { models, sequences: Vec::new(), state: 0x5eed, bound }
     }
 

@@ -1,0 +1,254 @@
+//! A model whose layers are on several devices: GPUs, and the CPU after them. The residual stream goes
+//! from one device to the next through the memory of the host.
+
+use std::sync::Arc;
+
+use formwork_lm::{Batch, LanguageModel, Logits, ModelError, Role, Run, SequenceId, Wanted};
+use formwork_vocab::TokenId;
+use rustc_hash::FxHashMap;
+
+use super::Network;
+use super::decoder::Decoder;
+use crate::backend::{Adapters, Backend};
+use crate::cpu;
+use crate::spec::ModelSpec;
+
+/// Maximum number of tokens of a run that go through all devices at once.
+const CHUNK: usize = 512;
+
+/// The last layers of a model, with the output head.
+pub(crate) trait LastLayers: LanguageModel {
+    /// Removes all tokens of a sequence except the first `len`, and those that would have to be computed
+    /// again. Returns the number of remaining tokens.
+    fn keep_computed(&mut self, sequence: SequenceId, len: usize) -> usize;
+
+    /// Appends every run to its sequence, and computes the requested logits. `input` is the residual
+    /// stream before the first of the layers. Shape: `[tokens, hidden]`.
+    ///
+    /// # Errors
+    /// Returns an error in the cases of [`LanguageModel::forward`].
+    fn finish(&mut self, batch: &Batch<'_>, input: &[f32]) -> Result<Logits, ModelError>;
+}
+
+/// Immutable state shared by all decoders of a model.
+pub(super) struct Pipeline {
+    /// Specification of the whole model.
+    pub(super) spec: ModelSpec,
+    /// First layers.
+    pub(super) first: Vec<Arc<Network>>,
+    /// Last layers.
+    pub(super) last: Last,
+}
+
+/// Device of the last layers.
+pub(super) enum Last {
+    Gpu(Arc<Network>),
+    Cpu(Arc<cpu::Network>),
+}
+
+impl Backend for Pipeline {
+    fn device_name(&self) -> String {
+        let of = |network: &Arc<Network>| {
+            format!("{} ({} layers)", network.device_name(), network.spec.layers.len())
+        };
+        let last = match &self.last {
+            Last::Gpu(network) => of(network),
+            Last::Cpu(network) => {
+                let layers = network.spec().map_or(0, |spec| spec.layers.len());
+                format!("cpu ({layers} layers)")
+            }
+        };
+        self.first.iter().map(of).chain([last]).collect::<Vec<_>>().join(", ")
+    }
+
+    fn threads(&self) -> usize {
+        match &self.last {
+            Last::Gpu(_) => 1,
+            Last::Cpu(network) => network.threads(),
+        }
+    }
+
+    fn spec(&self) -> Option<&ModelSpec> {
+        Some(&self.spec)
+    }
+
+    fn decoder(self: Arc<Self>, context: usize, _: Adapters) -> Box<dyn LanguageModel> {
+        let gpu = |network: &Arc<Network>| Decoder::new(Arc::clone(network), context);
+        let last: Box<dyn LastLayers> = match &self.last {
+            Last::Gpu(network) => Box::new(gpu(network)),
+            Last::Cpu(network) => {
+                Box::new(cpu::Decoder::new(Arc::clone(network), context, Adapters::default()))
+            }
+        };
+        let first = self.first.iter().map(gpu).collect();
+        Box::new(PipelineDecoder { network: self, context, first, last, sequences: FxHashMap::default() })
+    }
+
+    fn hidden_states(&self, _: &[TokenId]) -> Result<Vec<Vec<f32>>, ModelError> {
+        Err(ModelError::unsupported("hidden states of layers on several devices"))
+    }
+}
+
+/// Decoder of a model, with its open sequences. All devices have the same sequences.
+struct PipelineDecoder {
+    network: Arc<Pipeline>,
+    context: usize,
+    first: Vec<Decoder>,
+    last: Box<dyn LastLayers>,
+    /// Tokens of each sequence. Those that a device has not computed are computed again.
+    sequences: FxHashMap<SequenceId, Vec<(TokenId, Role)>>,
+}
+
+/// A run while its tokens are computed.
+struct Progress<'a> {
+    run: Run<'a>,
+    /// Tokens to compute: those of the run, and before them those to compute again.
+    tokens: Vec<(TokenId, Role)>,
+    read: usize,
+}
+
+impl Progress<'_> {
+    /// Returns the number of next tokens that go through all devices at once. They have the same role.
+    /// The last ones include all tokens with requested logits.
+    fn fitting(&self) -> usize {
+        let rest = &self.tokens[self.read..];
+        let Some((_, role)) = rest.first() else { return 0 };
+        let equal = rest.iter().take_while(|(_, other)| other == role).count();
+        let wanted = self.run.wanted.count();
+        let is_end = equal == rest.len();
+        if equal <= CHUNK || is_end && equal - CHUNK < wanted { equal } else { CHUNK }
+    }
+}
+
+impl PipelineDecoder {
+    /// Calls `each` with the decoder of each device.
+    fn each(&mut self, mut each: impl FnMut(&mut dyn LastLayers)) {
+        self.first.iter_mut().for_each(|decoder| each(decoder));
+        each(&mut *self.last);
+    }
+
+    /// Returns the number of first tokens of a sequence that all devices have computed. Removes the others
+    /// from the devices.
+    fn computed(&mut self, sequence: SequenceId, len: usize) -> usize {
+        let mut computed = len;
+        loop {
+            let before = computed;
+            self.each(|decoder| computed = decoder.keep_computed(sequence, computed));
+            if computed == before {
+                return computed;
+            }
+        }
+    }
+
+    fn compute(&mut self, runs: &mut [Progress<'_>]) -> Result<Vec<Vec<Vec<f32>>>, ModelError> {
+        let mut rows = vec![Vec::new(); runs.len()];
+        loop {
+            let lens: Vec<usize> = runs.iter().map(Progress::fitting).collect();
+            if lens.iter().all(|len| *len == 0) {
+                return Ok(rows);
+            }
+            let pieces: Vec<Vec<TokenId>> = runs
+                .iter()
+                .zip(&lens)
+                .map(|(run, len)| run.tokens[run.read..][..*len].iter().map(|(token, _)| *token).collect())
+                .collect();
+            let mut indices = Vec::new();
+            let mut batch = Batch::default();
+            for (index, (run, tokens)) in runs.iter().zip(&pieces).enumerate() {
+                let Some((_, role)) = run.tokens.get(run.read).filter(|_| !tokens.is_empty()) else {
+                    continue;
+                };
+                let is_end = run.read + tokens.len() == run.tokens.len();
+                let wanted = if is_end { run.run.wanted } else { Wanted::Nothing };
+                indices.push(index);
+                batch.runs.push(Run { sequence: run.run.sequence, tokens, role: *role, wanted });
+            }
+            let mut stream: Option<Vec<f32>> = None;
+            for decoder in &mut self.first {
+                stream = Some(decoder.residual_after(&batch, stream.as_deref())?);
+            }
+            let logits = self.last.finish(&batch, &stream.unwrap_or_default())?;
+            for (place, index) in indices.into_iter().enumerate() {
+                rows[index].extend_from_slice(logits.rows(place));
+            }
+            for (run, len) in runs.iter_mut().zip(lens) {
+                run.read += len;
+            }
+        }
+    }
+}
+
+impl LanguageModel for PipelineDecoder {
+    fn vocab_size(&self) -> usize {
+        self.network.spec.vocabulary
+    }
+
+    fn context_len(&self) -> usize {
+        self.context
+    }
+
+    fn architecture(&self) -> Option<&str> {
+        Some(&self.network.spec.architecture)
+    }
+
+    fn open(&mut self) -> SequenceId {
+        let mut id = SequenceId(0);
+        // All devices count alike.
+        self.each(|decoder| id = decoder.open());
+        self.sequences.insert(id, Vec::new());
+        id
+    }
+
+    fn close(&mut self, sequence: SequenceId) {
+        self.each(|decoder| decoder.close(sequence));
+        self.sequences.remove(&sequence);
+    }
+
+    fn truncate(&mut self, sequence: SequenceId, len: usize) -> Result<(), ModelError> {
+        let tokens = self.sequences.get_mut(&sequence);
+        tokens.ok_or_else(|| ModelError::unknown_sequence(sequence))?.truncate(len);
+        self.computed(sequence, len);
+        Ok(())
+    }
+
+    fn can_fork(&self) -> bool {
+        true
+    }
+
+    fn truncates_cheaply(&self) -> bool {
+        !self.network.spec.has_state()
+    }
+
+    fn is_batch_invariant(&self) -> bool {
+        self.first.iter().all(LanguageModel::is_batch_invariant) && self.last.is_batch_invariant()
+    }
+
+    fn fork(&mut self, sequence: SequenceId, len: usize) -> Result<SequenceId, ModelError> {
+        let tokens = self.sequences.get(&sequence).ok_or_else(|| ModelError::unknown_sequence(sequence))?;
+        let tokens = tokens[..len.min(tokens.len())].to_vec();
+        let mut id = Ok(sequence);
+        self.each(|decoder| id = decoder.fork(sequence, len));
+        let id = id?;
+        self.sequences.insert(id, tokens);
+        Ok(id)
+    }
+
+    fn kv_bytes_per_token(&self) -> usize {
+        self.first.iter().map(LanguageModel::kv_bytes_per_token).sum::<usize>()
+            + self.last.kv_bytes_per_token()
+    }
+
+    fn forward(&mut self, batch: &Batch<'_>) -> Result<Logits, ModelError> {
+        let len = |sequence| self.sequences.get(&sequence).map(Vec::len);
+        batch.check(len, self.network.spec.vocabulary, self.context)?;
+        let mut runs = Vec::new();
+        for &run in &batch.runs {
+            let len = self.sequences.get(&run.sequence).map_or(0, Vec::len);
+            let computed = self.computed(run.sequence, len);
+            let Some(tokens) = self.sequences.get_mut(&run.sequence) else { continue };
+            tokens.extend(run.tokens.iter().map(|token| (*token, run.role)));
+            runs.push(Progress { run, tokens: tokens[computed..].to_vec(), read: 0 });
+        }
+        Ok(Logits::new(self.compute(&mut runs)?))
+    }
+}

@@ -1,0 +1,179 @@
+//! Division of a model's layers among GPUs and the CPU.
+
+use std::ops::Range;
+
+use formwork_gpu::weights::bytes_of_matrix;
+
+use super::pool::own_key_len;
+use super::states::state_bytes;
+use crate::device::GpuLayers;
+use crate::spec::{AttentionSpec, KeyValues, MixerSpec, ModelSpec};
+use crate::weights::{InputWeights, Matrix, TextHead, Weights};
+
+/// Memory for the activations and logits of a pass, in bytes. The actual amount depends on the model.
+const WORK: u64 = 256 << 20;
+
+/// Number of states of a sequence that are counted for a layer.
+const STATES: u64 = 4;
+
+/// Places of a model's layers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Placement {
+    /// Layers of each GPU. The CPU computes those after the last.
+    pub(super) layers: Vec<Range<usize>>,
+    /// True if the last GPU also has the output head, and the CPU has no layer.
+    pub(super) is_whole: bool,
+}
+
+/// Memory that the parts of a model take on a GPU, in bytes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Needs {
+    /// Weights of each layer, with its keys, values and states.
+    pub(super) layers: Vec<u64>,
+    pub(super) head: u64,
+}
+
+impl Needs {
+    /// Computes the memory for a sequence of `context` tokens. `kv_bytes` is the size of an element of
+    /// keys and values.
+    pub(super) fn of(spec: &ModelSpec, weights: &Weights, context: usize, kv_bytes: usize) -> Self {
+        let of = |matrix: &Matrix| bytes_of_matrix(matrix.encoding(), matrix.rows, matrix.columns) as u64;
+        let layers = spec.layers.iter().zip(&weights.layers).map(|(shape, layer)| {
+            let mut bytes = 0;
+            layer.each(&mut |matrix| bytes += of(matrix));
+            let keys_values = 2 * own_key_len(shape) * kv_bytes * context;
+            bytes + keys_values as u64 + STATES * state_bytes(shape).iter().sum::<u64>()
+        });
+        Self { layers: layers.collect(), head: of(&weights.head) }
+    }
+}
+
+/// Places layers on GPUs with `memory` bytes each, where it is known. Neighbours from a layer in
+/// `joined` to the next one stay on one device.
+pub(super) fn place(needs: &Needs, memory: &[Option<u64>], wanted: GpuLayers, joined: &[bool]) -> Placement {
+    let count = needs.layers.len();
+    let total: u64 = needs.layers.iter().sum::<u64>() + needs.head;
+    // GPUs share the layers in proportion to their memory, or equally if it is not known.
+    let known: Option<Vec<u64>> = memory.iter().copied().collect();
+    let shares = known.unwrap_or_else(|| vec![1; memory.len()]);
+    let all_shares: u64 = shares.iter().sum::<u64>().max(1);
+    let limit = match wanted {
+        GpuLayers::Count(wanted) if wanted < count => wanted,
+        _ => count,
+    };
+    let (mut layers, mut first, mut placed, mut share) = (Vec::new(), 0, 0, 0);
+    for (index, memory) in memory.iter().enumerate() {
+        let is_last = index + 1 == shares.len();
+        share += shares[index];
+        let end = (u128::from(total) * u128::from(share) / u128::from(all_shares)) as u64;
+        let room = memory.map_or(u64::MAX, |memory| (memory / 10 * 9).saturating_sub(WORK));
+        let (mut next, mut used) = (first, 0);
+        while next < limit {
+            let need = needs.layers[next];
+            let fits = wanted != GpuLayers::Auto || used + need <= room;
+            if !fits || (!is_last && placed + need / 2 > end) {
+                break;
+            }
+            (next, used, placed) = (next + 1, used + need, placed + need);
+        }
+        while next > first && next < count && joined[next - 1] {
+            next -= 1;
+            (used, placed) = (used - needs.layers[next], placed - needs.layers[next]);
+        }
+        if is_last && next == count {
+            // Without room for the head, the CPU has it and at least one layer.
+            let has_head = wanted != GpuLayers::Auto || used + needs.head <= room;
+            let end = if has_head { count } else { count - 1 };
+            layers.push(first..end.max(first));
+            return Placement { layers, is_whole: has_head };
+        }
+        layers.push(first..next);
+        first = next;
+    }
+    Placement { layers, is_whole: false }
+}
+
+/// Reports for each layer whether it and the next one must be on one device: a later layer reads keys
+/// and values that it or an earlier one writes.
+pub(super) fn joined(spec: &ModelSpec) -> Vec<bool> {
+    let mut joined = vec![false; spec.layers.len()];
+    for (index, layer) in spec.layers.iter().enumerate() {
+        if let MixerSpec::Attention(AttentionSpec { key_values: KeyValues::OfLayer(source), .. }) =
+            layer.mixer
+        {
+            joined[source..index].fill(true);
+        }
+    }
+    joined
+}
+
+/// Takes the first `count` layers out of a model. Returns them as a model of their own, which shares
+/// the embedding and the output head.
+pub(super) fn take_layers(spec: &mut ModelSpec, weights: &mut Weights, count: usize) -> (ModelSpec, Weights) {
+    let first = ModelSpec { layers: spec.layers.drain(..count).collect(), ..spec.clone() };
+    for layer in &mut spec.layers {
+        if let MixerSpec::Attention(AttentionSpec { key_values: KeyValues::OfLayer(source), .. }) =
+            &mut layer.mixer
+        {
+            *source -= count;
+        }
+    }
+    let layers = weights.layers.drain(..count).collect();
+    let own = Weights {
+        embedding: weights.embedding.clone(),
+        per_layer_inputs: None,
+        layers,
+        draft_head: None,
+        output_norm: weights.output_norm.clone(),
+        input: InputWeights::default(),
+        text_head: TextHead::default(),
+        head: weights.head.clone(),
+    };
+    (first, own)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GIB: u64 = 1 << 30;
+
+    fn placed(memory: &[Option<u64>], wanted: GpuLayers) -> (Vec<Range<usize>>, bool) {
+        let needs = Needs { layers: vec![GIB; 10], head: GIB };
+        let Placement { layers, is_whole } = place(&needs, memory, wanted, &[false; 10]);
+        (layers, is_whole)
+    }
+
+    #[test]
+    fn what_fits_goes_to_the_gpu() {
+        assert_eq!(placed(&[Some(6 * GIB)], GpuLayers::Auto), (vec![0..5], false));
+        assert_eq!(placed(&[Some(20 * GIB)], GpuLayers::Auto), (vec![0..10], true));
+        // The last layer gives way to the head.
+        assert_eq!(placed(&[Some(12 * GIB)], GpuLayers::Auto), (vec![0..9], false));
+        assert_eq!(placed(&[Some(GIB)], GpuLayers::Auto), (vec![0..0], false));
+        assert_eq!(placed(&[None], GpuLayers::Auto), (vec![0..10], true));
+    }
+
+    #[test]
+    fn a_count_is_taken_at_its_word() {
+        assert_eq!(placed(&[Some(6 * GIB)], GpuLayers::Count(3)), (vec![0..3], false));
+        assert_eq!(placed(&[Some(6 * GIB)], GpuLayers::Count(99)), (vec![0..10], true));
+        assert_eq!(placed(&[Some(6 * GIB)], GpuLayers::All), (vec![0..10], true));
+        assert_eq!(placed(&[None], GpuLayers::Count(0)), (vec![0..0], false));
+    }
+
+    #[test]
+    fn several_gpus_share_the_layers_by_memory() {
+        assert_eq!(placed(&[Some(8 * GIB), Some(16 * GIB)], GpuLayers::All), (vec![0..4, 4..10], true));
+        assert_eq!(placed(&[None, None], GpuLayers::All), (vec![0..5, 5..10], true));
+        assert_eq!(placed(&[Some(4 * GIB), Some(4 * GIB)], GpuLayers::Auto), (vec![0..3, 3..6], false));
+    }
+
+    #[test]
+    fn layers_that_share_keys_stay_together() {
+        let needs = Needs { layers: vec![GIB; 4], head: GIB };
+        let joined = [false, true, true, false];
+        let placement = place(&needs, &[None], GpuLayers::Count(3), &joined);
+        assert_eq!(placement, Placement { layers: vec![0..1], is_whole: false });
+    }
+}
