@@ -10,6 +10,7 @@ use crate::args::{
 };
 use crate::catalogue::CatalogueArgs;
 use crate::decide::DecideArgs;
+use crate::devices::DevicesArgs;
 use crate::directives::DirectivesCommand;
 use crate::eval::args::EvalCommand;
 use crate::health::HealthArgs;
@@ -60,10 +61,11 @@ pub(crate) enum Command {
     },
     /// List the models with a short name, and whether each is downloaded.
     Models,
-    /// List the GPUs for `--device gpu:N` with their drivers and limits, and drivers that compute on the CPU.
+    /// List the GPUs for `--device gpu:N` with their drivers and limits, and drivers that compute on the CPU;
+    /// or test one.
     ///
-    /// Needs a build with the feature `gpu`. Exit code 1: nothing was found.
-    Devices,
+    /// Needs a build with the feature `gpu`. Exit code 1: nothing was found, or a check failed.
+    Devices(DevicesArgs),
     /// List models with their recommended sampling profile, workarounds and verdict about tools.
     ///
     /// Exit code 1: no model matches.

@@ -145,7 +145,7 @@ fn dispatch(args: Args) -> Result<u8> {
         Command::Serve(command) => serve::serve(command),
         Command::Pull { model } => models::pull(&model, as_json),
         Command::Models => models::list(as_json),
-        Command::Devices => devices::list(as_json),
+        Command::Devices(command) => devices::devices(&command, as_json),
         Command::Inspect(command) => inspect::inspect(&command, as_json),
         Command::Tokenize(command) => tokenize::tokenize(&command),
         Command::Grammar(command) => grammar::grammar(&command, as_json),

@@ -35,7 +35,7 @@ pub use checkpoint::{Checkpoint, Safetensors};
 pub use device::{Device, GpuInfo, GpuLayers, GpuList, GpuNumber};
 pub use error::LoadError;
 pub use formwork_kernels::Tier;
-pub use gpu::gpus;
+pub use gpu::{HAS_GPU_KERNELS, gpus};
 pub use memory::MemoryUse;
 pub use model::{Definition, KvCacheType, Model, OpenOptions};
 pub use tokenizer::tokenizer;

@@ -9,6 +9,9 @@ use crate::spec::ModelSpec;
 use crate::weights::Weights;
 use crate::{Device, OpenOptions};
 
+/// True if this build has kernels for GPUs: the feature `gpu`.
+pub const HAS_GPU_KERNELS: bool = false;
+
 /// An open GPU. This build has none.
 pub(crate) enum Gpu {}
 

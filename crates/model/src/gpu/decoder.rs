@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 
 use super::Network;
 use super::pipeline::LastLayers;
-use super::plan::{HEAD_ROWS, HeadRows, Kind, Memories, PIECE, Plan, Shape};
+use super::plan::{HEAD_ROWS, HeadRows, Kind, Memories, PIECE, Plan, Shape, listed_stride};
 use super::pool::{Pool, own_key_len};
 use super::progress::{Job, Piece, Progress, Segment};
 use super::sequence::Sequence;
@@ -23,9 +23,6 @@ use crate::paged::BLOCK;
 
 /// Maximum number of generated tokens in a pass.
 const GENERATED_PIECE: usize = 64;
-
-/// A row is computed as a list of tokens if it has at most this share of the vocabulary.
-const LISTED: usize = 4;
 
 /// Results of the tokens of a batch.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -365,7 +362,7 @@ impl Memory {
     /// Runs the steps of the layers, and then computes the rows of logits of `jobs`.
     fn rows(&mut self, network: &Network, shape: Shape, jobs: &[Job<'_>]) -> Result<Vec<Vec<f32>>, GpuError> {
         let mut rows = vec![Vec::new(); jobs.len()];
-        let limit = network.spec.vocabulary / LISTED;
+        let limit = listed_stride(network.spec.vocabulary);
         let mut layers = Some(shape);
         let whole: Vec<usize> =
             (0..jobs.len()).filter(|&index| jobs[index].listed(limit).is_none()).collect();
@@ -376,9 +373,12 @@ impl Memory {
                 rows[index] = row;
             }
         }
-        for (index, job) in jobs.iter().enumerate() {
-            if let Some(set) = job.listed(limit) {
-                rows[index] = self.listed_row(network, &mut layers, job, set)?;
+        let listed = jobs.iter().enumerate().filter_map(|(index, job)| Some((index, job.listed(limit)?)));
+        for Group { members, union } in groups(listed, network.spec.vocabulary, limit) {
+            let given: Vec<_> = members.iter().map(|(index, set)| (jobs[*index].token, *set)).collect();
+            let computed = self.listed_rows(network, &mut layers, &given, &union)?;
+            for ((index, _), row) in members.into_iter().zip(computed) {
+                rows[index] = row;
             }
         }
         if let Some(shape) = layers {
@@ -464,37 +464,45 @@ impl Memory {
         Ok(rows.collect())
     }
 
-    /// Computes the logits of the tokens in `set`, after the layers if they are given.
-    fn listed_row(
+    /// Computes the logits of the tokens in `union` for tokens of the pass, after the layers if they are
+    /// given. Returns a row for each token of the pass, with the logits of its set.
+    fn listed_rows(
         &mut self,
         network: &Network,
         layers: &mut Option<Shape>,
-        job: &Job<'_>,
-        set: &TokenSet,
-    ) -> Result<Vec<f32>, GpuError> {
+        jobs: &[(usize, &TokenSet)],
+        union: &TokenSet,
+    ) -> Result<Vec<Vec<f32>>, GpuError> {
         let (gpu, head) = (&network.gpu, &self.plan.head);
-        let mut row = vec![f32::NEG_INFINITY; network.spec.vocabulary];
-        let tokens: Vec<u32> =
-            set.iter().map(|token| token.0).filter(|token| (*token as usize) < row.len()).collect();
-        if tokens.is_empty() {
-            return Ok(row);
+        let vocabulary = network.spec.vocabulary;
+        let mut rows = vec![vec![f32::NEG_INFINITY; vocabulary]; jobs.len()];
+        let list: Vec<u32> =
+            union.iter().map(|token| token.0).filter(|token| (*token as usize) < vocabulary).collect();
+        if list.is_empty() {
+            return Ok(rows);
         }
-        gpu.write(&head.list, 0, &tokens);
-        gpu.write(&head.rows, 0, &[job.token as u32]);
-        let rows = tokens.len() as u32;
-        gpu.write(&head.batch, 0, &[GpuBatch { tokens: 1, rows, ..GpuBatch::default() }]);
+        gpu.write(&head.list, 0, &list);
+        let numbers: Vec<u32> = jobs.iter().map(|(token, _)| *token as u32).collect();
+        gpu.write(&head.rows, 0, &numbers);
+        let (tokens, count) = (jobs.len() as u32, list.len() as u32);
+        gpu.write(&head.batch, 0, &[GpuBatch { tokens, rows: count, ..GpuBatch::default() }]);
         // Workgroups beyond the last row read no weights, and more passes have equal steps.
-        let listed = rows.next_power_of_two().max(64);
+        let listed = count.next_power_of_two().max(64);
         let key = Key {
             layers: layers.take(),
-            head: HeadShape { rows: HeadRows::Listed, tokens: 1, listed, is_largest: false },
+            head: HeadShape { rows: HeadRows::Listed, tokens, listed, is_largest: false },
         };
-        let result = (head.logits.clone(), listed.min(network.spec.vocabulary as u32) as usize);
-        let values = self.run::<f32>(network, key, result, tokens.len())?;
-        for (token, value) in tokens.into_iter().zip(values) {
-            row[token as usize] = network.finished(value);
+        let stride = listed_stride(vocabulary);
+        let before = (jobs.len() - 1) * stride;
+        let size = (before + listed as usize).min(HEAD_ROWS * vocabulary);
+        let values = self.run::<f32>(network, key, (head.logits.clone(), size), before + list.len())?;
+        for ((row, (_, set)), values) in rows.iter_mut().zip(jobs).zip(values.chunks(stride)) {
+            for (token, value) in list.iter().zip(values).filter(|(token, _)| set.contains(TokenId(**token)))
+            {
+                row[*token as usize] = network.finished(*value);
+            }
         }
-        Ok(row)
+        Ok(rows)
     }
 
     /// Computes the residual stream before the first layer and after each layer.
@@ -619,6 +627,43 @@ fn work(segments: &[Segment<'_>], tables: &[u32], kind: Kind, is_tiled: bool) ->
         }
     }
     (items, parts)
+}
+
+/// Rows that the head computes together, for the tokens that any of them needs.
+struct Group<'a> {
+    /// Index of each job, and the tokens that it needs.
+    members: Vec<(usize, &'a TokenSet)>,
+    union: TokenSet,
+}
+
+/// Joins jobs while they are few, and need at most `limit` tokens together.
+fn groups<'a>(
+    jobs: impl Iterator<Item = (usize, &'a TokenSet)>,
+    vocabulary: usize,
+    limit: usize,
+) -> Vec<Group<'a>> {
+    let mut groups: Vec<Group<'a>> = Vec::new();
+    for job in jobs {
+        let empty = TokenSet::empty(vocabulary);
+        let joined = |union: &TokenSet| {
+            let mut union = union.clone();
+            union.extend(job.1);
+            union
+        };
+        let last = groups.last_mut().filter(|group| group.members.len() < HEAD_ROWS);
+        let fitting = last.and_then(|group| {
+            let union = joined(&group.union);
+            (union.count() <= limit).then_some((group, union))
+        });
+        match fitting {
+            Some((group, union)) => {
+                group.members.push(job);
+                group.union = union;
+            }
+            None => groups.push(Group { members: vec![job], union: joined(&empty) }),
+        }
+    }
+    groups
 }
 
 /// Returns the place and the value of the largest logit, or `None` if several are equal or it is not

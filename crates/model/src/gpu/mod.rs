@@ -46,6 +46,9 @@ use crate::{Device, OpenOptions};
 /// Default of [`OpenOptions::state_bytes`](crate::OpenOptions::state_bytes).
 const STATE_BYTES: usize = 1 << 30;
 
+/// True if this build has kernels for GPUs: the feature `gpu`.
+pub const HAS_GPU_KERNELS: bool = true;
+
 /// Immutable state shared by all decoders of a model.
 pub(crate) struct Network {
     gpu: Gpu,
@@ -177,6 +180,19 @@ pub(crate) fn open(
         Last::Cpu(last)
     };
     Ok(Arc::new(Pipeline { spec: whole, first, last }))
+}
+
+/// Returns the size of all matrices that tokens are multiplied with, in the file and on a GPU.
+#[cfg(test)]
+pub(crate) fn weight_bytes(checkpoint: &crate::Checkpoint) -> Result<[usize; 2], crate::LoadError> {
+    let spec = ModelSpec::of(checkpoint)?;
+    let weights = host::Weights::bind(checkpoint, &spec, None, host::Purpose::Measure)?;
+    let mut bytes = [0; 2];
+    weights.each(&mut |matrix, _| {
+        bytes[0] += matrix.rows * matrix.row_bytes();
+        bytes[1] += formwork_gpu::weights::bytes_of_matrix(matrix.encoding(), matrix.rows, matrix.columns);
+    });
+    Ok(bytes)
 }
 
 /// Returns the type of the keys and values.

@@ -32,6 +32,14 @@ pub(super) const PIECE: usize = 256;
 /// Maximum number of rows that the head computes at once.
 pub(super) const HEAD_ROWS: usize = 8;
 
+/// A row is computed as a list of tokens if it has at most this share of the vocabulary.
+const LISTED: usize = 4;
+
+/// Returns the maximum length of a list of tokens, which is the distance of the rows of their logits.
+pub(super) const fn listed_stride(vocabulary: usize) -> usize {
+    vocabulary / LISTED
+}
+
 /// Work of attention that several layers share: they have the same window, and as many tokens in an
 /// item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -167,8 +175,8 @@ impl Plan {
         let head_norm =
             layer::Norm { out: Some(&x), ..stream_norm(spec, Some(&weights.output_norm), &gathered) };
         let vocabulary = spec.vocabulary;
-        let output = Output { buffer: head.logits.clone(), stride: vocabulary as u32, first: 0 };
-        let product = |outputs| {
+        let product = |outputs, stride: usize| {
+            let output = Output { buffer: head.logits.clone(), stride: stride as u32, first: 0 };
             let linear = weights.head.as_ref()?;
             let factor = linear.factor * spec.logit_scale;
             let (batch, operand) = (&head.batch, Operand::Bytes);
@@ -184,8 +192,8 @@ impl Plan {
                 &gathered,
             ),
             head_norm: head_norm.bind(gpu, &head.batch, &x),
-            head_all: product(Outputs::All),
-            head_listed: product(Outputs::Listed(head.list.clone())),
+            head_all: product(Outputs::All, vocabulary),
+            head_listed: product(Outputs::Listed(head.list.clone()), listed_stride(vocabulary)),
             best: layer::best(gpu, &head.batch, (&head.logits, vocabulary), (&head.best, head.parts)),
             sort_heads,
             inputs,

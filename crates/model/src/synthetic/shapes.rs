@@ -172,8 +172,7 @@ pub(super) const SHAPES: [Shape; 8] = [
     },
 ];
 
-/// Small models for tests, one for each architecture.
-#[cfg(test)]
+/// Small models for tests and for checks of devices, one for each architecture.
 pub(super) static SMALL: [Shape; 5] = {
     const EXPERTS: Experts = Experts { count: 8, used: 2, width: 256 };
     const fn small(name: &'static str, kind: Kind) -> Shape {

@@ -267,6 +267,36 @@ fn a_masked_head_has_the_bits_of_the_whole_head() {
 }
 
 #[test]
+fn constrained_rows_together_have_the_bits_of_whole_rows() {
+    each_model(|model| {
+        let full = row(model, Wanted::All);
+        // More rows than the head computes at once, with sets that overlap.
+        let sets: Vec<TokenSet> = (0..11)
+            .map(|first| {
+                let mut set = TokenSet::empty(full.len());
+                (first..full.len()).step_by(9).for_each(|token| set.insert(TokenId(token as u32)));
+                set
+            })
+            .collect();
+        let prompt = text(20, 7);
+        let sequences: Vec<_> = sets.iter().map(|_| model.open()).collect();
+        for &sequence in &sequences {
+            append(model, sequence, &prompt[..19], Role::Prompt, Wanted::Nothing).unwrap();
+        }
+        let runs = sequences.iter().zip(&sets).map(|(&sequence, set)| Run {
+            sequence,
+            tokens: &prompt[19..],
+            role: Role::Generated,
+            wanted: Wanted::Only(set),
+        });
+        let logits = model.forward(&Batch { runs: runs.collect() }).unwrap();
+        for (index, set) in sets.iter().enumerate() {
+            assert_eq!(logits.row(index), masked(full.clone(), Some(set)), "row {index}");
+        }
+    });
+}
+
+#[test]
 fn models_that_gpus_cannot_compute_are_refused_by_name() {
     let Some(device) = tested() else { return };
     let folder = encoders::named("bert").golden.checkpoint();
