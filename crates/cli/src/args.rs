@@ -55,8 +55,8 @@ pub(crate) struct OpenArgs {
     pub(crate) device: Device,
 
     /// Number of first layers that the GPU computes, or `auto` for those that fit in its memory, or `all`. The
-    /// CPU computes the others and the output head. Needs the device `gpu`, or `auto` [default: all; with
-    /// `--device auto`, auto].
+    /// CPU computes the others and the output head. Needs a device `gpu`. The default is `auto` if `--device` is
+    /// not given, and otherwise `all`.
     #[arg(long, value_name = "N")]
     pub(crate) gpu_layers: Option<GpuLayers>,
 
@@ -171,7 +171,7 @@ impl OpenArgs {
             threads: self.threads,
             kv_cache: self.kv_cache.of(),
             state_bytes: self.state_cache.map(|bytes| bytes as usize),
-            gpu_layers: self.gpu_layers.unwrap_or_default(),
+            gpu_layers: self.gpu_layers,
             gpu_memory: self.gpu_memory,
             ..OpenOptions::default()
         }

@@ -33,14 +33,26 @@ pub enum GpuError {
     },
     /// The device has no memory left.
     #[error(
-        "the GPU is out of memory after {allocated} bytes: {reason}; `--gpu-layers auto` leaves the layers that \
-         do not fit to the CPU"
+        "the GPU is out of memory after {allocated} bytes: {reason}; a model can be divided between GPUs and the \
+         CPU"
     )]
     Memory {
         /// Size of all buffers, including the one that failed.
         allocated: u64,
         /// The driver's message.
         reason: String,
+    },
+    /// A kernel cannot use as much memory at once.
+    #[error(
+        "{bytes} bytes of {what} exceed the limit of {limit} bytes that the GPU's kernels can use at once"
+    )]
+    Binding {
+        /// Contents of the memory.
+        what: &'static str,
+        /// Needed memory in bytes.
+        bytes: u64,
+        /// Limit of the device in bytes.
+        limit: u64,
     },
     /// The device stopped, for example because the driver was reset.
     #[error("the GPU was lost: {reason}")]

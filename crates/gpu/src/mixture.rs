@@ -28,7 +28,7 @@ pub struct Groups {
     pub count: usize,
     /// Number of groups of a token.
     pub used: usize,
-    /// Number of an expert's best scores whose sum is the score of a group: 1 or 2.
+    /// Number of best scores of a group whose sum is the score of the group: 1 or 2.
     pub best: usize,
 }
 

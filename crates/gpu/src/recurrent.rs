@@ -109,9 +109,9 @@ pub enum RecurrenceKind {
 /// Heads that share queries and keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sharing {
-    /// Neighbours share one of this number of heads.
+    /// This number of heads have queries and keys. Neighbours share one.
     Neighbours(usize),
-    /// Head `i` has the head `i` modulo this number.
+    /// Head `i` uses the query and key of head `i % count`, where `count` is this number.
     Alternating(usize),
 }
 
@@ -206,7 +206,7 @@ pub struct GatedNorm<'a> {
     pub norms: usize,
     /// Added to the mean squares.
     pub epsilon: f32,
-    /// Weights, with a divisor of `len` as their number.
+    /// Weights and their number, which divides `len`.
     pub weight: (&'a Buffer, usize),
     /// True if the gate comes before the norm.
     pub is_gated_first: bool,

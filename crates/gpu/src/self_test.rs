@@ -1,5 +1,6 @@
 //! A test of the device at start.
 
+use crate::mixture::Choice;
 use crate::product::{Activations, Batch, Inputs, MANY_ROWS, Operand, Output, Outputs, Product};
 use crate::weights::{Matrix, Part};
 use crate::{Gpu, GpuError};
@@ -9,14 +10,15 @@ use crate::{Gpu, GpuError};
 pub const SELF_TEST_ROWS: u32 = MANY_ROWS;
 
 /// Reports whether the products of a token with `matrix` have the same bits alone, among others, and
-/// for a list of rows. Tests the first rows, with both forms of activations.
+/// for a list of rows. Tests the first rows, with both forms of activations. With `has_experts`, also
+/// tests the rows as those of two experts.
 ///
 /// Kernels for other numbers of tokens are other programs, and a driver may round their sums
 /// differently.
 ///
 /// # Errors
 /// Returns an error if the device reported one.
-pub fn is_batch_invariant(gpu: &Gpu, matrix: &Matrix) -> Result<bool, GpuError> {
+pub fn is_batch_invariant(gpu: &Gpu, matrix: &Matrix, has_experts: bool) -> Result<bool, GpuError> {
     const TOKENS: u32 = 8;
     let Some(first) = matrix.parts.first() else { return Ok(true) };
     let rows = first.rows.min(SELF_TEST_ROWS);
@@ -39,6 +41,9 @@ pub fn is_batch_invariant(gpu: &Gpu, matrix: &Matrix) -> Result<bool, GpuError> 
         Product::new(gpu, &matrix, &inputs, &output).steps(gpu, batch, &mut steps);
         gpu.run_and_read::<u32>(steps, &output.buffer, (tokens * count) as usize)
     };
+    if has_experts && !are_experts_invariant(gpu, &matrix)? {
+        return Ok(false);
+    }
     for operand in [Operand::Bytes, Operand::Floats] {
         let together = run(TOKENS, None, operand)?;
         for tokens in [1, 2, 4] {
@@ -49,6 +54,37 @@ pub fn is_batch_invariant(gpu: &Gpu, matrix: &Matrix) -> Result<bool, GpuError> 
         let picked: Vec<u32> = listed.iter().map(|row| together[*row as usize]).collect();
         if run(1, Some(&listed), operand)? != picked {
             return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Reports whether the products of a token with the rows of two experts have the same bits alone and
+/// among others.
+fn are_experts_invariant(gpu: &Gpu, matrix: &Matrix) -> Result<bool, GpuError> {
+    const EXPERTS: usize = 2;
+    const TOKENS: u32 = 8;
+    let rows = matrix.rows / EXPERTS as u32;
+    let choice = Choice::of_heads(gpu, TOKENS as usize, EXPERTS)?;
+    let x = activations(gpu, TOKENS as usize * EXPERTS, matrix.groups as usize * 32)?;
+    let run = |tokens: u32, operand: Operand| {
+        let batch = Batch { tokens, ..Batch::default() };
+        let uniform = gpu.upload(&[batch])?;
+        let count = tokens as usize * EXPERTS * rows as usize;
+        let output = Output { buffer: gpu.buffer(4 * count as u64), stride: rows, first: 0 };
+        let outputs = Outputs::Experts { choice: choice.clone(), rows, has_pairs: true };
+        let inputs = Inputs { batch: &uniform, x: &x, operand, bias: None, factor: 1.0, outputs };
+        let mut steps = vec![choice.sort(gpu, &uniform).by_x(1)];
+        Product::new(gpu, matrix, &inputs, &output).steps(gpu, batch, &mut steps);
+        gpu.run_and_read::<u32>(steps, &output.buffer, count)
+    };
+    for operand in [Operand::Bytes, Operand::Floats] {
+        let together = run(TOKENS, operand)?;
+        for tokens in [1, 2, 4] {
+            let alone = run(tokens, operand)?;
+            if alone != together[..alone.len()] {
+                return Ok(false);
+            }
         }
     }
     Ok(true)

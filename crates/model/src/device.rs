@@ -44,8 +44,6 @@ pub enum GpuNumber {
 }
 
 /// Numbers of at least one and at most 8 GPUs.
-///
-/// A number is a byte, so that the list is as small as other devices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GpuList([u8; 8]);
 

@@ -185,6 +185,9 @@ pub(crate) enum Kind {
         "the kernels for GPUs do not support {part} (architecture {architecture:?}); use the device `cpu`"
     )]
     GpuModel { architecture: String, part: &'static str },
+    #[cfg(feature = "gpu")]
+    #[error("only {placed} of {layers} layers fit in the memory of the GPU")]
+    GpuShare { placed: usize, layers: usize },
     #[error("layers cannot be divided on the device {device}; use the device `gpu`, or `gpu:N`")]
     GpuLayers { device: Device },
     #[error("candle's own models do not run on the device {device}; use the device `cpu`")]

@@ -6,9 +6,11 @@ use indicatif::HumanBytes;
 
 use crate::checkpoint::Checkpoint;
 use crate::cpu;
+#[cfg(feature = "gpu")]
+use crate::error::Kind;
 use crate::spec::ModelSpec;
 use crate::weights::{Purpose, Weights};
-use crate::{LoadError, OpenOptions};
+use crate::{KvCacheType, LoadError, OpenOptions};
 
 /// Memory that a model takes on the CPU, in bytes.
 ///
@@ -41,15 +43,27 @@ impl MemoryUse {
     pub fn of(checkpoint: &Checkpoint, options: OpenOptions) -> Result<Self, LoadError> {
         let spec = options.adjusted(ModelSpec::of(checkpoint)?);
         let weights = Weights::bind(checkpoint, &spec, options.quantize, Purpose::Measure)?;
-        let (per_token, per_sequence) = cpu::bytes_of_sequence(&spec, &weights, options.kv_cache);
+        Ok(Self::of_weights(&spec, &weights, options.kv_cache))
+    }
+
+    /// Computes the memory of bound weights.
+    pub(crate) fn of_weights(spec: &ModelSpec, weights: &Weights, kv_cache: KvCacheType) -> Self {
+        let (per_token, per_sequence) = cpu::bytes_of_sequence(spec, weights, kv_cache);
         let size = weights.size();
-        Ok(Self {
-            weights: size.packed,
-            mapped: size.mapped,
-            converted: size.converted,
-            per_token,
-            per_sequence,
-        })
+        Self { weights: size.packed, mapped: size.mapped, converted: size.converted, per_token, per_sequence }
+    }
+
+    /// Checks that the model and one sequence of `context` tokens fit in `limit` bytes.
+    ///
+    /// # Errors
+    /// Returns an error with the numbers if they do not fit.
+    #[cfg(feature = "gpu")]
+    pub(crate) fn check(&self, context: usize, limit: usize) -> Result<(), Kind> {
+        let (total, fits) = (self.with_context(context), self.context_within(limit).unwrap_or_default());
+        if total <= limit {
+            return Ok(());
+        }
+        Err(Kind::Memory { needed: *self, context, total, limit, fits: fits.min(context) })
     }
 
     /// Returns the memory for the model and one sequence of `context` tokens, in bytes.

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use std::{fmt, io};
 
 use formwork_kernels::Team;
-use formwork_lm::{ChatTemplate, LanguageModel, ModelError, TemplateError};
+use formwork_lm::{Batch, ChatTemplate, LanguageModel, ModelError, Role, Run, TemplateError, Wanted};
 use formwork_vocab::{TokenId, Tokenizer};
 
 use crate::adapter::AdapterFile;
@@ -45,8 +45,9 @@ pub struct OpenOptions {
     /// sequences can be cut without computing them again. The default is 1 GiB. The states of
     /// sequences in use come on top. Models without such states ignore this option.
     pub state_bytes: Option<usize>,
-    /// Layers that a GPU with Formwork's own kernels computes. The CPU computes the others.
-    pub gpu_layers: GpuLayers,
+    /// Layers that a GPU with Formwork's own kernels computes. The CPU computes the others. The default is
+    /// [`GpuLayers::Auto`] for the device [`Device::Auto`], and otherwise [`GpuLayers::All`].
+    pub gpu_layers: Option<GpuLayers>,
     /// Memory in bytes of each GPU for [`GpuLayers::Auto`]. The default is what the driver reports.
     pub gpu_memory: Option<u64>,
     /// Type in which the CPU keeps the keys and values of sequences.
@@ -57,7 +58,8 @@ pub struct OpenOptions {
     pub draft_head: bool,
     /// Memory in bytes that the model and one sequence of full length may take on the CPU
     /// ([`MemoryUse::with_context`]). A model that takes more is not opened. `None` means no limit.
-    /// candle's own models and GPUs ignore this option.
+    /// candle's own models and models on GPUs ignore this option. For a model that is divided, the limit is for
+    /// the CPU's layers.
     pub memory: Option<usize>,
 }
 
@@ -184,6 +186,11 @@ impl Model {
     /// # Errors
     /// Returns an error in the cases of [`Model::open`].
     pub fn from_checkpoint(checkpoint: Checkpoint, options: OpenOptions) -> Result<Self, LoadError> {
+        Self::opened(checkpoint, options, false)
+    }
+
+    /// Opens a model. `is_found` is true if nobody asked for the GPU of the options.
+    fn opened(checkpoint: Checkpoint, options: OpenOptions, is_found: bool) -> Result<Self, LoadError> {
         let device =
             candle::device(options.device).map_err(|kind| LoadError::new(checkpoint.path(), kind))?;
         if options.device == Device::Auto
@@ -195,7 +202,7 @@ impl Model {
         let numbers: Vec<GpuNumber> = match options.device {
             Device::Gpu(number) => vec![number],
             Device::Gpus(list) => list.iter().collect(),
-            device if !matches!(options.gpu_layers, GpuLayers::All | GpuLayers::Auto) => {
+            device if matches!(options.gpu_layers, Some(GpuLayers::Count(_))) => {
                 return Err(LoadError::new(checkpoint.path(), Kind::GpuLayers { device }));
             }
             _ => Vec::new(),
@@ -213,6 +220,9 @@ impl Model {
         // Without a request for a GPU, what no GPU computes runs on the CPU.
         let device = device.filter(|_| options.device != Device::Auto || !spec.is_native_only());
         let is_native = device.is_none() && gpus.is_empty();
+        if !gpus.is_empty() {
+            gpu::check(&spec).map_err(|kind| LoadError::new(checkpoint.path(), kind))?;
+        }
         let mut spec = ModelSpec { draft_head: spec.draft_head.filter(|_| is_native), ..spec };
         let wanted = options.context.map_or(spec.context, |wanted| wanted.min(spec.context));
         let context = match options.memory.filter(|_| is_native) {
@@ -244,7 +254,13 @@ impl Model {
             }
         }
         let backend = match device {
-            _ if !gpus.is_empty() => gpu::open(spec, weights, (context, options), gpus),
+            _ if !gpus.is_empty() => {
+                let request = gpu::Request { context, options, is_found };
+                let opened = gpu::open(spec, weights, request, gpus);
+                let opened = opened.map_err(|kind| LoadError::new(checkpoint.path(), kind));
+                let (backend, context) = opened?;
+                return Ok(Self { checkpoint, backend, context, adapters: Adapters::default() });
+            }
             None => {
                 let network =
                     options.team().and_then(|team| cpu::Network::new(spec, weights, (wanted, options), team));
@@ -260,20 +276,34 @@ impl Model {
     /// CPU. Returns `None` if there is no such GPU, or if it cannot be used.
     fn on_found_gpu(checkpoint: &Checkpoint, options: OpenOptions) -> Option<Self> {
         let device = gpu::found().filter(|_| options.kv_cache == KvCacheType::Auto)?;
-        let gpu_layers = match options.gpu_layers {
-            GpuLayers::All => GpuLayers::Auto,
-            given => given,
-        };
-        match Self::from_checkpoint(checkpoint.clone(), OpenOptions { device, gpu_layers, ..options }) {
-            Ok(model) if model.language_model().is_batch_invariant() => Some(model),
-            // The log has the reason.
-            Ok(_) => None,
-            Err(error) => {
-                let error: &(dyn std::error::Error + 'static) = &error;
-                tracing::warn!(%device, error, "cannot use the device; computing on the CPU");
-                None
-            }
+        let supported = ModelSpec::of_known(checkpoint).and_then(|spec| gpu::check(&spec));
+        if let Err(reason) = supported {
+            tracing::debug!(%device, %reason, "computing on the CPU");
+            return None;
         }
+        let opened = Self::opened(checkpoint.clone(), OpenOptions { device, ..options }, true);
+        let error: Box<dyn std::error::Error> = match opened {
+            Ok(model) => match model.is_usable() {
+                Ok(true) => return Some(model),
+                Ok(false) => "its results are not reliable".into(),
+                Err(error) => error.into(),
+            },
+            Err(error) => error.into(),
+        };
+        tracing::warn!(%device, error, "cannot use the device; computing on the CPU");
+        None
+    }
+
+    /// Computes two tokens. Reports whether the results are finite, and independent of other requests.
+    fn is_usable(&self) -> Result<bool, ModelError> {
+        let mut model = self.language_model();
+        let (sequence, tokens) = (model.open(), &[TokenId(0)]);
+        let mut is_finite = true;
+        for role in [Role::Prompt, Role::Generated] {
+            let runs = vec![Run { sequence, tokens, role, wanted: Wanted::All }];
+            is_finite &= model.forward(&Batch { runs })?.row(0).iter().all(|logit| logit.is_finite());
+        }
+        Ok(is_finite && model.is_batch_invariant())
     }
 
     /// Opens a model that only candle's own models support. A `device` of `None` is the CPU.
@@ -298,7 +328,8 @@ impl Model {
     }
 
     /// Returns the name of the device: `cpu`, `gpu:N`, `gpu:cpu`, `cuda:N`, `metal` or `reference`. The name is
-    /// `candle` if one of candle's own models runs on the CPU.
+    /// `candle` if one of candle's own models runs on the CPU. Several devices have their numbers of layers:
+    /// `gpu:0 (20 layers), cpu (12 layers)`.
     pub fn computes_on(&self) -> String {
         self.backend.device_name()
     }

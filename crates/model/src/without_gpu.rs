@@ -29,12 +29,26 @@ pub(crate) const fn device(number: GpuNumber) -> Result<Gpu, Kind> {
     Err(Kind::DeviceFeature { device: Device::Gpu(number), feature: "gpu" })
 }
 
+/// Requests that decide on the devices of a model's layers.
+#[derive(Clone, Copy)]
+pub(crate) struct Request {
+    pub(crate) context: usize,
+    pub(crate) options: OpenOptions,
+    pub(crate) is_found: bool,
+}
+
+/// Refuses every model, because this build has no code for GPUs.
+pub(crate) const fn check(_: &ModelSpec) -> Result<(), Kind> {
+    Err(Kind::DeviceFeature { device: Device::Gpu(GpuNumber::Hardware(0)), feature: "gpu" })
+}
+
 pub(crate) fn open(
     _: ModelSpec,
     _: Weights,
-    _: (usize, OpenOptions),
+    request: Request,
     gpus: Vec<(GpuNumber, Gpu)>,
-) -> Result<Arc<dyn Backend>, Kind> {
+) -> Result<(Arc<dyn Backend>, usize), Kind> {
+    let Request { context: _context, options: _options, is_found: _is_found } = request;
     match gpus.into_iter().next() {
         Some((_, gpu)) => match gpu {},
         None => Err(Kind::DeviceFeature { device: Device::Gpu(GpuNumber::Hardware(0)), feature: "gpu" }),

@@ -135,6 +135,7 @@ fn described(open: &OpenArgs, template: &dyn ChatTemplate) -> String {
         quantize.map(|wanted| format!(" --quantize {}", wanted.get_name())),
         (open.kv_cache != KvCacheArg::Auto).then(|| " --kv-cache q8".to_owned()),
         (open.device != Device::Auto).then(|| format!(" --device {}", open.device)),
+        open.gpu_layers.map(|layers| format!(" --gpu-layers {layers}")),
         is_plain(template).then(|| ", without a chat template".to_owned()),
     ];
     parts.into_iter().flatten().fold(LOCAL_PROVIDER.to_owned(), |name, part| name + &part)

@@ -285,6 +285,32 @@ impl Decoder {
         Ok(Logits::new(logits))
     }
 
+    /// Appends the tokens of a run to its sequence, and returns the hidden states after the last norm. `input`
+    /// is that of [`Decoder::compute`].
+    ///
+    /// # Errors
+    /// Returns an error in the cases of [`LanguageModel::hidden_states`].
+    fn states_of(&mut self, run: Run<'_>, input: Option<&[f32]>) -> Result<Vec<f32>, ModelError> {
+        self.check_causal()?;
+        let sequence = run.sequence;
+        let wanted = vec![None; run.tokens.len()];
+        let run = Run { wanted: Wanted::Each(&wanted), ..run };
+        self.check(&Batch { runs: vec![run] })?;
+        let opened = self.sequences.remove(&sequence);
+        let mut opened = opened.ok_or_else(|| ModelError::unknown_sequence(sequence))?;
+        self.now += 1;
+        opened.used = self.now;
+        opened.only_read();
+        self.replayed += opened.to_replay().len() as u64;
+        let mut runs = [Progress { input, ..Progress::new(run, opened) }];
+        let (network, workspace) = (&*self.network, &mut self.workspace);
+        network.advance(&mut runs, workspace)?;
+        let [Progress { sequence: opened, x, .. }] = runs;
+        self.sequences.insert(sequence, opened);
+        self.bound_states();
+        Ok(self.network.normed(&x))
+    }
+
     fn check(&self, batch: &Batch<'_>) -> Result<(), ModelError> {
         let len = |sequence| self.sequences.get(&sequence).map(Sequence::len);
         batch.check(len, self.network.spec.vocabulary, self.context)
@@ -585,6 +611,10 @@ impl crate::gpu::LastLayers for Decoder {
     fn finish(&mut self, batch: &Batch<'_>, input: &[f32]) -> Result<Logits, ModelError> {
         self.compute(batch, Some(input))
     }
+
+    fn states(&mut self, run: Run<'_>, input: &[f32]) -> Result<Vec<f32>, ModelError> {
+        self.states_of(run, Some(input))
+    }
 }
 
 impl LanguageModel for Decoder {
@@ -768,23 +798,7 @@ impl LanguageModel for Decoder {
     }
 
     fn hidden_states(&mut self, sequence: SequenceId, tokens: &[TokenId]) -> Result<Vec<f32>, ModelError> {
-        self.check_causal()?;
-        let wanted = vec![None; tokens.len()];
-        let run = Run { sequence, tokens, role: Role::Prompt, wanted: Wanted::Each(&wanted) };
-        self.check(&Batch { runs: vec![run] })?;
-        let opened = self.sequences.remove(&sequence);
-        let mut opened = opened.ok_or_else(|| ModelError::unknown_sequence(sequence))?;
-        self.now += 1;
-        opened.used = self.now;
-        opened.only_read();
-        self.replayed += opened.to_replay().len() as u64;
-        let mut runs = [Progress::new(run, opened)];
-        let (network, workspace) = (&*self.network, &mut self.workspace);
-        network.advance(&mut runs, workspace)?;
-        let [Progress { sequence: opened, x, .. }] = runs;
-        self.sequences.insert(sequence, opened);
-        self.bound_states();
-        Ok(self.network.normed(&x))
+        self.states_of(Run { sequence, tokens, role: Role::Prompt, wanted: Wanted::Nothing }, None)
     }
 
     fn forward(&mut self, batch: &Batch<'_>) -> Result<Logits, ModelError> {

@@ -156,7 +156,7 @@ impl Decoder {
 
 impl Memory {
     pub(super) fn new(network: &Network, context: usize) -> Result<Self, GpuError> {
-        let pool = Pool::new(&network.gpu, &network.spec, network.kv)?;
+        let pool = Pool::new(&network.gpu, &network.spec, network.kv, network.reserved)?;
         let states = StatePool::new(&network.gpu, &network.spec)?;
         let plan = Plan::new(network, Memories { pool: &pool, states: &states }, context)?;
         Ok(Self { pool, states, plan, ahead: None })
@@ -199,6 +199,7 @@ impl Memory {
         runs: &mut [Progress<'_>],
         results: Results,
     ) -> Result<(), GpuError> {
+        let snapshots = (network.state_bytes / self.states.state_bytes().max(1)).max(1);
         while runs.iter().any(|run| run.left() > 0) {
             let piece = self.next_piece(runs);
             let sequences = runs.iter_mut().zip(&piece.lens).map(|(run, len)| (&mut run.sequence, *len));
@@ -241,7 +242,7 @@ impl Memory {
                 }
             }
             for (run, len) in runs.iter_mut().zip(piece.lens) {
-                run.advance(len);
+                run.advance(len, snapshots);
             }
         }
         Ok(())
@@ -684,6 +685,11 @@ impl LastLayers for Decoder {
     fn finish(&mut self, batch: &Batch<'_>, input: &[f32]) -> Result<Logits, ModelError> {
         let runs = self.compute(batch, Some(input), Results::Logits)?;
         Ok(Logits::new(runs.into_iter().map(|run| run.rows).collect()))
+    }
+
+    fn states(&mut self, run: Run<'_>, input: &[f32]) -> Result<Vec<f32>, ModelError> {
+        let runs = self.compute(&Batch { runs: vec![run] }, Some(input), Results::States)?;
+        Ok(runs.into_iter().flat_map(|run| run.states).collect())
     }
 }
 

@@ -32,16 +32,16 @@ use self::decoder::Decoder;
 pub(crate) use self::pipeline::LastLayers;
 use self::pipeline::{Last, Pipeline};
 use self::placement::{Needs, joined, place, take_layers};
-use self::weights::{Refusal, Weights};
+use self::weights::{Refusal, Rows, Weights};
 use crate::backend::{Adapters, Backend, StepTime};
 use crate::cpu;
-use crate::device::{GpuInfo, GpuNumber};
+use crate::device::{GpuInfo, GpuLayers, GpuNumber};
 use crate::error::Kind;
 use crate::ops::softcap;
 use crate::rope::Rope;
 use crate::spec::{ExpertSpec, LayerSpec, MixerSpec, ModelSpec, NormKind, NormPlacement};
 use crate::weights::{self as host, Matrix, Mixer};
-use crate::{Device, OpenOptions};
+use crate::{Device, MemoryUse, OpenOptions};
 
 /// Default of [`OpenOptions::state_bytes`](crate::OpenOptions::state_bytes).
 const STATE_BYTES: usize = 1 << 30;
@@ -61,6 +61,8 @@ pub(crate) struct Network {
     weights: Weights,
     rope: Rope,
     kv: KvType,
+    /// Number of tokens for whose keys and values a decoder takes memory at once.
+    reserved: usize,
     /// Maximum size in bytes of the copies of states of a decoder.
     state_bytes: usize,
     /// True if a token has the same bits alone and with others.
@@ -126,37 +128,70 @@ fn open_adapter(number: GpuNumber) -> Result<Gpu, GpuError> {
     adapter?.open()
 }
 
+/// Requests that decide on the devices of a model's layers.
+#[derive(Clone, Copy)]
+pub(crate) struct Request {
+    /// Maximum number of tokens of a sequence.
+    pub(crate) context: usize,
+    pub(crate) options: OpenOptions,
+    /// True if nobody asked for a GPU. At least half of the layers must then fit.
+    pub(crate) is_found: bool,
+}
+
+/// Smallest context that is tried to keep a whole model on the GPUs if no context is given.
+const LEAST_CONTEXT: usize = 8192;
+
 /// Copies the weights of a model to GPUs, and those that the options leave to the CPU to its memory.
+/// Returns the maximum number of tokens of a sequence, too.
 ///
 /// # Errors
 /// Returns an error if a part of the model is not supported on GPUs, or if a device fails.
 pub(crate) fn open(
     mut spec: ModelSpec,
     mut weights: host::Weights,
-    (context, options): (usize, OpenOptions),
+    Request { context, options, is_found }: Request,
     mut gpus: Vec<(GpuNumber, Gpu)>,
-) -> Result<Arc<dyn Backend>, Kind> {
-    if let Some(part) = unsupported(&spec) {
-        return Err(Kind::GpuModel { architecture: spec.architecture, part });
-    }
+) -> Result<(Arc<dyn Backend>, usize), Kind> {
+    check(&spec)?;
     let kv = kv_type(&weights);
-    let memory: Vec<Option<u64>> = gpus.iter().map(|(_, gpu)| gpu.adapter().memory).collect();
-    let memory: Vec<Option<u64>> = memory.iter().map(|own| options.gpu_memory.or(*own)).collect();
-    let needs = Needs::of(&spec, &weights, context, kv.bytes());
-    let placement = place(&needs, &memory, options.gpu_layers, &joined(&spec));
-    let is_one = placement.is_whole && gpus.len() == 1;
-    if spec.per_layer_input.is_some() && !is_one {
-        let part = "additional inputs of layers on several devices";
-        return Err(Kind::GpuModel { architecture: spec.architecture, part });
-    }
+    let memory: Vec<Option<u64>> = gpus.iter().map(|device| room(device, &gpus, options)).collect();
     let state_bytes = options.state_bytes.unwrap_or_else(|| {
         // A GPU usually has less memory than the host.
         let least = memory.iter().flatten().min().map_or(u64::MAX, |memory| memory / 16);
         STATE_BYTES.min(usize::try_from(least).unwrap_or(usize::MAX))
     });
+    let wanted = options.gpu_layers.unwrap_or(if is_found { GpuLayers::Auto } else { GpuLayers::All });
+    let joined = joined(&spec);
+    let place_for = |context| {
+        let needs = Needs::of(&spec, &weights, (context, kv.bytes()), state_bytes);
+        place(&needs, &memory, wanted, &joined)
+    };
+    let (context, placement) = if wanted == GpuLayers::Auto && options.context.is_none() {
+        // A shorter context may leave the whole model on the GPUs.
+        let shorter = std::iter::successors(Some(context), |context| Some(context / 2));
+        let contexts = shorter.take_while(|shorter| *shorter >= LEAST_CONTEXT.min(context));
+        let tried = contexts.map(|context| (context, place_for(context)));
+        let last = context.min(LEAST_CONTEXT);
+        let mut whole = tried.filter(|(_, placement)| placement.is_whole);
+        whole.next().unwrap_or_else(|| (last, place_for(last)))
+    } else {
+        (context, place_for(context))
+    };
+    let placed: usize = placement.layers.iter().map(ExactSizeIterator::len).sum();
+    if is_found && 2 * placed < spec.layers.len() {
+        return Err(Kind::GpuShare { placed, layers: spec.layers.len() });
+    }
+    let is_one = placement.is_whole && gpus.len() == 1;
+    if spec.per_layer_input.is_some() && !is_one {
+        let part = "additional inputs of layers on several devices";
+        return Err(Kind::GpuModel { architecture: spec.architecture, part });
+    }
+    // Memory that was counted is taken at once, because a growth would need more.
+    let reserved = if wanted == GpuLayers::Auto { context } else { 0 };
     let whole = spec.clone();
     let network = |(spec, weights): (ModelSpec, &host::Weights), has_head, device| {
-        Network::new(spec, weights, (context, state_bytes, kv), has_head, device).map(Arc::new)
+        let memory = NetworkMemory { context, reserved, state_bytes, kv };
+        Network::new(spec, weights, memory, has_head, device).map(Arc::new)
     };
     let last_gpu = if placement.is_whole { gpus.pop() } else { None };
     let mut first = Vec::new();
@@ -167,19 +202,41 @@ pub(crate) fn open(
     let last = if let Some(device) = last_gpu {
         let last = network((spec, &weights), true, device)?;
         if first.is_empty() {
-            return Ok(last);
+            return Ok((last, context));
         }
         Last::Gpu(last)
     } else {
+        if let Some(limit) = options.memory {
+            let needed = MemoryUse::of_weights(&spec, &weights, options.kv_cache);
+            needed.check(context, limit)?;
+        }
         let team = options.team()?;
         let last = Arc::new(cpu::Network::new(spec, weights, (context, options), team)?);
         if first.is_empty() {
-            tracing::warn!("no layer fits in the memory of the GPU; the CPU computes all");
-            return Ok(last);
+            tracing::warn!("the CPU computes all layers");
+            return Ok((last, context));
         }
         Last::Cpu(last)
     };
-    Ok(Arc::new(Pipeline { spec: whole, first, last }))
+    Ok((Arc::new(Pipeline { spec: whole, first, last }), context))
+}
+
+/// Returns the memory of a device that is left for a model, in bytes, if it is known.
+fn room((number, gpu): &(GpuNumber, Gpu), all: &[(GpuNumber, Gpu)], options: OpenOptions) -> Option<u64> {
+    let memory = options.gpu_memory.or(gpu.adapter().memory)?;
+    let parts = all.iter().filter(|(other, _)| other == number).count() as u64;
+    Some(memory.saturating_sub(gpu.allocated()) / parts)
+}
+
+/// Returns the type of the keys and values.
+fn kv_type(weights: &host::Weights) -> KvType {
+    let is_f32 = |linear: &host::Linear| linear.weight.encoding() == formwork_kernels::Encoding::F32;
+    let is_exact = |layer: &host::LayerWeights| match &layer.mixer {
+        Mixer::Attention(attention) => [&attention.key, &attention.value].into_iter().flatten().all(is_f32),
+        Mixer::Latent(latent) => is_f32(&latent.latent),
+        _ => true,
+    };
+    if weights.layers.iter().all(is_exact) { KvType::F32 } else { KvType::F16 }
 }
 
 /// Returns the size of all matrices that tokens are multiplied with, in the file and on a GPU.
@@ -195,26 +252,15 @@ pub(crate) fn weight_bytes(checkpoint: &crate::Checkpoint) -> Result<[usize; 2],
     Ok(bytes)
 }
 
-/// Returns the type of the keys and values.
-fn kv_type(weights: &host::Weights) -> KvType {
-    let is_f32 = |linear: &host::Linear| linear.weight.encoding() == formwork_kernels::Encoding::F32;
-    let is_exact = |layer: &host::LayerWeights| match &layer.mixer {
-        Mixer::Attention(attention) => [&attention.key, &attention.value].into_iter().flatten().all(is_f32),
-        Mixer::Latent(latent) => is_f32(&latent.latent),
-        _ => true,
-    };
-    if weights.layers.iter().all(is_exact) { KvType::F32 } else { KvType::F16 }
-}
-
-/// Tests a matrix of each storage and width, and the head.
+/// Tests a matrix of each storage and width, with few and with many rows, and the head.
 fn is_invariant(gpu: &Gpu, weights: &Weights) -> Result<bool, GpuError> {
     let mut tested = Vec::new();
-    let head = weights.head.iter().map(|head| &head.matrix);
-    for matrix in weights.layers.iter().flat_map(weights::Layer::matrices).chain(head) {
-        let kind = (matrix.storage, matrix.groups, matrix.rows.min(SELF_TEST_ROWS));
+    let head = weights.head.iter().map(|head| (&head.matrix, Rows::OfAllTokens));
+    for (matrix, rows) in weights.layers.iter().flat_map(weights::Layer::matrices).chain(head) {
+        let kind = (matrix.storage, matrix.groups, matrix.rows >= SELF_TEST_ROWS, rows);
         if !tested.contains(&kind) {
             tested.push(kind);
-            if !is_batch_invariant(gpu, matrix)? {
+            if !is_batch_invariant(gpu, matrix, rows == Rows::OfChosenTokens)? {
                 return Ok(false);
             }
         }
@@ -222,8 +268,22 @@ fn is_invariant(gpu: &Gpu, weights: &Weights) -> Result<bool, GpuError> {
     Ok(true)
 }
 
+/// Checks that the back end supports all parts of a model.
+///
+/// # Errors
+/// Returns an error that names a part that it does not support.
+pub(crate) fn check(spec: &ModelSpec) -> Result<(), Kind> {
+    match unsupported(spec) {
+        Some(part) => Err(Kind::GpuModel { architecture: spec.architecture.clone(), part }),
+        None => Ok(()),
+    }
+}
+
+/// Maximum number of rows of the state of a recurrence. A thread holds a column.
+const MOST_STATE_ROWS: usize = 256;
+
 /// Returns a part of the model that the back end has no code for.
-pub(crate) fn unsupported(spec: &ModelSpec) -> Option<&'static str> {
+fn unsupported(spec: &ModelSpec) -> Option<&'static str> {
     let is_odd = |layer: &LayerSpec| {
         let width = layer.mixer.cached().map(|attention| attention.head_dim);
         let rows = layer.mixer.recurrence().map(|recurrence| recurrence.rows);
@@ -234,6 +294,9 @@ pub(crate) fn unsupported(spec: &ModelSpec) -> Option<&'static str> {
         };
         let mut widths = [width, rows, latent, short, spec.per_layer_input].into_iter().flatten();
         !is_whole || widths.any(|width| !width.is_multiple_of(4))
+    };
+    let has_long_state = |layer: &LayerSpec| {
+        layer.mixer.recurrence().is_some_and(|recurrence| recurrence.rows > MOST_STATE_ROWS)
     };
     let mut mixtures = spec.layers.iter().filter_map(|layer| layer.feed_forward.experts());
     let sizes =
@@ -252,6 +315,7 @@ pub(crate) fn unsupported(spec: &ModelSpec) -> Option<&'static str> {
         (spec.norm_kind != NormKind::Rms && !has_bare_norms, "norms of outputs that subtract the mean"),
         (spec.layers.iter().any(is_odd), "widths that are not multiples of 4"),
         (!spec.hidden.is_multiple_of(4), "widths that are not multiples of 4"),
+        (spec.layers.iter().any(has_long_state), "states of more than 256 rows"),
         (mixtures.any(|experts| Some(sizes(experts)) != first), "mixtures of different sizes"),
         (latents.any(|latent| Some(latent) != first_latent), "latent attention of different shapes"),
     ]
@@ -259,12 +323,21 @@ pub(crate) fn unsupported(spec: &ModelSpec) -> Option<&'static str> {
     .find_map(|(is_part, part)| is_part.then_some(part))
 }
 
+/// Memory of the decoders of a model.
+struct NetworkMemory {
+    /// Maximum number of tokens of a sequence.
+    context: usize,
+    reserved: usize,
+    state_bytes: usize,
+    kv: KvType,
+}
+
 impl Network {
     /// Copies the weights of a model, or of some of its layers, to a device.
     fn new(
         spec: ModelSpec,
         weights: &host::Weights,
-        (context, state_bytes, kv): (usize, usize, KvType),
+        NetworkMemory { context, reserved, state_bytes, kv }: NetworkMemory,
         has_head: bool,
         (number, gpu): (GpuNumber, Gpu),
     ) -> Result<Self, Kind> {
@@ -295,6 +368,7 @@ impl Network {
             spec,
             weights: on_device,
             kv,
+            reserved,
             state_bytes,
             is_invariant,
         })

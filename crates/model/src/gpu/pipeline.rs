@@ -28,6 +28,12 @@ pub(crate) trait LastLayers: LanguageModel {
     /// # Errors
     /// Returns an error in the cases of [`LanguageModel::forward`].
     fn finish(&mut self, batch: &Batch<'_>, input: &[f32]) -> Result<Logits, ModelError>;
+
+    /// Does the same as [`LastLayers::finish`] for one run, and returns its hidden states after the last norm.
+    ///
+    /// # Errors
+    /// Returns an error in the cases of [`LanguageModel::forward`].
+    fn states(&mut self, run: Run<'_>, input: &[f32]) -> Result<Vec<f32>, ModelError>;
 }
 
 /// Immutable state shared by all decoders of a model.
@@ -81,7 +87,8 @@ impl Backend for Pipeline {
             }
         };
         let first = self.first.iter().map(gpu).collect();
-        Box::new(PipelineDecoder { network: self, context, first, last, sequences: FxHashMap::default() })
+        let sequences = FxHashMap::default();
+        Box::new(PipelineDecoder { network: self, context, first, last, sequences, replayed: 0 })
     }
 
     fn hidden_states(&self, _: &[TokenId]) -> Result<Vec<Vec<f32>>, ModelError> {
@@ -97,6 +104,8 @@ struct PipelineDecoder {
     last: Box<dyn LastLayers>,
     /// Tokens of each sequence. Those that a device has not computed are computed again.
     sequences: FxHashMap<SequenceId, Vec<(TokenId, Role)>>,
+    /// Number of tokens that were computed again so far.
+    replayed: u64,
 }
 
 /// A run while its tokens are computed.
@@ -140,6 +149,31 @@ impl PipelineDecoder {
         }
     }
 
+    /// Computes the layers of all devices except the last. Returns the residual stream after them.
+    fn first_layers(&mut self, batch: &Batch<'_>) -> Result<Vec<f32>, ModelError> {
+        let mut stream: Option<Vec<f32>> = None;
+        for decoder in &mut self.first {
+            stream = Some(decoder.residual_after(batch, stream.as_deref())?);
+        }
+        Ok(stream.unwrap_or_default())
+    }
+
+    /// Prepares the runs: adds their tokens to the sequences, and those to compute again to the runs.
+    fn prepare<'a>(&mut self, batch: &Batch<'a>) -> Result<Vec<Progress<'a>>, ModelError> {
+        let len = |sequence| self.sequences.get(&sequence).map(Vec::len);
+        batch.check(len, self.network.spec.vocabulary, self.context)?;
+        let mut runs = Vec::new();
+        for &run in &batch.runs {
+            let len = self.sequences.get(&run.sequence).map_or(0, Vec::len);
+            let computed = self.computed(run.sequence, len);
+            let Some(tokens) = self.sequences.get_mut(&run.sequence) else { continue };
+            self.replayed += (len - computed) as u64;
+            tokens.extend(run.tokens.iter().map(|token| (*token, run.role)));
+            runs.push(Progress { run, tokens: tokens[computed..].to_vec(), read: 0 });
+        }
+        Ok(runs)
+    }
+
     fn compute(&mut self, runs: &mut [Progress<'_>]) -> Result<Vec<Vec<Vec<f32>>>, ModelError> {
         let mut rows = vec![Vec::new(); runs.len()];
         loop {
@@ -163,13 +197,11 @@ impl PipelineDecoder {
                 indices.push(index);
                 batch.runs.push(Run { sequence: run.run.sequence, tokens, role: *role, wanted });
             }
-            let mut stream: Option<Vec<f32>> = None;
-            for decoder in &mut self.first {
-                stream = Some(decoder.residual_after(&batch, stream.as_deref())?);
-            }
-            let logits = self.last.finish(&batch, &stream.unwrap_or_default())?;
-            for (place, index) in indices.into_iter().enumerate() {
-                rows[index].extend_from_slice(logits.rows(place));
+            let stream = self.first_layers(&batch)?;
+            let counts: Vec<usize> = batch.runs.iter().map(|run| run.wanted.count()).collect();
+            let mut computed = self.last.finish(&batch, &stream)?.into_rows();
+            for (index, count) in indices.into_iter().zip(counts) {
+                rows[index].extend(computed.by_ref().take(count));
             }
             for (run, len) in runs.iter_mut().zip(lens) {
                 run.read += len;
@@ -226,11 +258,24 @@ impl LanguageModel for PipelineDecoder {
     fn fork(&mut self, sequence: SequenceId, len: usize) -> Result<SequenceId, ModelError> {
         let tokens = self.sequences.get(&sequence).ok_or_else(|| ModelError::unknown_sequence(sequence))?;
         let tokens = tokens[..len.min(tokens.len())].to_vec();
-        let mut id = Ok(sequence);
-        self.each(|decoder| id = decoder.fork(sequence, len));
-        let id = id?;
-        self.sequences.insert(id, tokens);
-        Ok(id)
+        let mut forks = Vec::new();
+        self.each(|decoder| forks.push(decoder.fork(sequence, len)));
+        // All devices count alike, also if one of them fails.
+        let id = forks.iter().find_map(|fork| fork.as_ref().ok().copied());
+        match forks.into_iter().collect::<Result<Vec<_>, _>>() {
+            Ok(forks) if forks.iter().all(|fork| Some(*fork) == id) => {
+                let fork = forks[0];
+                self.sequences.insert(fork, tokens);
+                Ok(fork)
+            }
+            Ok(_) => Err(ModelError::unsupported("a fork of a sequence that failed")),
+            Err(error) => {
+                if let Some(id) = id {
+                    self.each(|decoder| decoder.close(id));
+                }
+                Err(error)
+            }
+        }
     }
 
     fn kv_bytes_per_token(&self) -> usize {
@@ -239,16 +284,34 @@ impl LanguageModel for PipelineDecoder {
     }
 
     fn forward(&mut self, batch: &Batch<'_>) -> Result<Logits, ModelError> {
-        let len = |sequence| self.sequences.get(&sequence).map(Vec::len);
-        batch.check(len, self.network.spec.vocabulary, self.context)?;
-        let mut runs = Vec::new();
-        for &run in &batch.runs {
-            let len = self.sequences.get(&run.sequence).map_or(0, Vec::len);
-            let computed = self.computed(run.sequence, len);
-            let Some(tokens) = self.sequences.get_mut(&run.sequence) else { continue };
-            tokens.extend(run.tokens.iter().map(|token| (*token, run.role)));
-            runs.push(Progress { run, tokens: tokens[computed..].to_vec(), read: 0 });
-        }
+        let mut runs = self.prepare(batch)?;
         Ok(Logits::new(self.compute(&mut runs)?))
+    }
+
+    fn hidden_states(&mut self, sequence: SequenceId, tokens: &[TokenId]) -> Result<Vec<f32>, ModelError> {
+        let run = Run { sequence, tokens, role: Role::Prompt, wanted: Wanted::Nothing };
+        let mut states = Vec::new();
+        for mut progress in self.prepare(&Batch { runs: vec![run] })? {
+            let replayed = progress.tokens.len() - tokens.len();
+            while progress.fitting() > 0 {
+                let piece = &progress.tokens[progress.read..][..progress.fitting()];
+                let role = piece[0].1;
+                let tokens: Vec<TokenId> = piece.iter().map(|(token, _)| *token).collect();
+                let run = Run { sequence, tokens: &tokens, role, wanted: Wanted::Nothing };
+                let stream = self.first_layers(&Batch { runs: vec![run] })?;
+                states.extend(self.last.states(run, &stream)?);
+                progress.read += tokens.len();
+            }
+            states.drain(..replayed * self.network.spec.hidden);
+        }
+        Ok(states)
+    }
+
+    fn replayed_tokens(&self) -> u64 {
+        self.replayed
+    }
+
+    fn recycle(&mut self, logits: Logits) {
+        self.last.recycle(logits);
     }
 }

@@ -4,13 +4,15 @@ use std::ops::Range;
 
 use formwork_gpu::weights::bytes_of_matrix;
 
+use super::plan::{sum_rows, widest_query};
 use super::pool::own_key_len;
-use super::states::state_bytes;
+use super::states::layer_state_bytes;
 use crate::device::GpuLayers;
 use crate::spec::{AttentionSpec, KeyValues, MixerSpec, ModelSpec};
 use crate::weights::{InputWeights, Matrix, TextHead, Weights};
 
-/// Memory for the activations and logits of a pass, in bytes. The actual amount depends on the model.
+/// Memory for the activations and logits of a pass beside the sums of attention, in bytes. The actual
+/// amount depends on the model.
 const WORK: u64 = 256 << 20;
 
 /// Number of states of a sequence that are counted for a layer.
@@ -31,28 +33,36 @@ pub(super) struct Needs {
     /// Weights of each layer, with its keys, values and states.
     pub(super) layers: Vec<u64>,
     pub(super) head: u64,
+    /// Activations, logits and copies of states, on each GPU.
+    pub(super) work: u64,
 }
 
 impl Needs {
     /// Computes the memory for a sequence of `context` tokens. `kv_bytes` is the size of an element of
     /// keys and values.
-    pub(super) fn of(spec: &ModelSpec, weights: &Weights, context: usize, kv_bytes: usize) -> Self {
+    pub(super) fn of(
+        spec: &ModelSpec,
+        weights: &Weights,
+        (context, kv_bytes): (usize, usize),
+        state_bytes: usize,
+    ) -> Self {
         let of = |matrix: &Matrix| bytes_of_matrix(matrix.encoding(), matrix.rows, matrix.columns) as u64;
         let layers = spec.layers.iter().zip(&weights.layers).map(|(shape, layer)| {
             let mut bytes = 0;
             layer.each(&mut |matrix| bytes += of(matrix));
             let keys_values = 2 * own_key_len(shape) * kv_bytes * context;
-            bytes + keys_values as u64 + STATES * state_bytes(shape).iter().sum::<u64>()
+            bytes + keys_values as u64 + STATES * layer_state_bytes(shape).iter().sum::<u64>()
         });
-        Self { layers: layers.collect(), head: of(&weights.head) }
+        let copies = if spec.has_state() { state_bytes as u64 } else { 0 };
+        let sums = 4 * sum_rows(spec, context) * widest_query(spec);
+        Self { layers: layers.collect(), head: of(&weights.head), work: WORK + sums as u64 + copies }
     }
 }
 
-/// Places layers on GPUs with `memory` bytes each, where it is known. Neighbours from a layer in
-/// `joined` to the next one stay on one device.
+/// Places layers on GPUs with `memory` bytes each, where it is known. If `joined` is true for a layer, the
+/// next layer is on the same device.
 pub(super) fn place(needs: &Needs, memory: &[Option<u64>], wanted: GpuLayers, joined: &[bool]) -> Placement {
     let count = needs.layers.len();
-    let total: u64 = needs.layers.iter().sum::<u64>() + needs.head;
     // GPUs share the layers in proportion to their memory, or equally if it is not known.
     let known: Option<Vec<u64>> = memory.iter().copied().collect();
     let shares = known.unwrap_or_else(|| vec![1; memory.len()]);
@@ -61,12 +71,13 @@ pub(super) fn place(needs: &Needs, memory: &[Option<u64>], wanted: GpuLayers, jo
         GpuLayers::Count(wanted) if wanted < count => wanted,
         _ => count,
     };
+    let total = needs.layers[..limit].iter().sum::<u64>() + if limit == count { needs.head } else { 0 };
     let (mut layers, mut first, mut placed, mut share) = (Vec::new(), 0, 0, 0);
     for (index, memory) in memory.iter().enumerate() {
         let is_last = index + 1 == shares.len();
         share += shares[index];
         let end = (u128::from(total) * u128::from(share) / u128::from(all_shares)) as u64;
-        let room = memory.map_or(u64::MAX, |memory| (memory / 10 * 9).saturating_sub(WORK));
+        let room = memory.map_or(u64::MAX, |memory| (memory / 10 * 9).saturating_sub(needs.work));
         let (mut next, mut used) = (first, 0);
         while next < limit {
             let need = needs.layers[next];
@@ -83,8 +94,11 @@ pub(super) fn place(needs: &Needs, memory: &[Option<u64>], wanted: GpuLayers, jo
         if is_last && next == count {
             // Without room for the head, the CPU has it and at least one layer.
             let has_head = wanted != GpuLayers::Auto || used + needs.head <= room;
-            let end = if has_head { count } else { count - 1 };
-            layers.push(first..end.max(first));
+            let mut end = count;
+            while !has_head && end > first && (end == count || joined[end - 1]) {
+                end -= 1;
+            }
+            layers.push(first..end);
             return Placement { layers, is_whole: has_head };
         }
         layers.push(first..next);
@@ -140,7 +154,7 @@ mod tests {
 
     /// Returns the end of each GPU's layers.
     fn placed(memory: &[Option<u64>], wanted: GpuLayers) -> (Vec<usize>, bool) {
-        let needs = Needs { layers: vec![GIB; 10], head: GIB };
+        let needs = Needs { layers: vec![GIB; 10], head: GIB, work: GIB / 4 };
         let Placement { layers, is_whole } = place(&needs, memory, wanted, &[false; 10]);
         (layers.into_iter().map(|layers| layers.end).collect(), is_whole)
     }
@@ -161,6 +175,7 @@ mod tests {
         assert_eq!(placed(&[Some(6 * GIB)], GpuLayers::Count(99)), (vec![10], true));
         assert_eq!(placed(&[Some(6 * GIB)], GpuLayers::All), (vec![10], true));
         assert_eq!(placed(&[None], GpuLayers::Count(0)), (vec![0], false));
+        assert_eq!(placed(&[None, None], GpuLayers::Count(4)), (vec![2, 4], false));
     }
 
     #[test]
@@ -172,7 +187,11 @@ mod tests {
 
     #[test]
     fn layers_that_share_keys_stay_together() {
-        let needs = Needs { layers: vec![GIB; 4], head: GIB };
+        let needs = Needs { layers: vec![GIB; 3], head: GIB, work: 0 };
+        // There is no room for the head, and the last two layers go together.
+        let placement = place(&needs, &[Some(4 * GIB)], GpuLayers::Auto, &[false, true, false]);
+        assert_eq!((placement.layers[0].clone(), placement.is_whole), (0..1, false));
+        let needs = Needs { layers: vec![GIB; 4], head: GIB, work: 0 };
         let joined = [false, true, true, false];
         let placement = place(&needs, &[None], GpuLayers::Count(3), &joined);
         assert_eq!((placement.layers[0].clone(), placement.is_whole), (0..1, false));

@@ -20,6 +20,7 @@ use self::recurrent::{PlannedConvolution, PlannedRecurrence};
 pub(super) use self::steps::Shape;
 use self::steps::Steps;
 use self::workspace::{HeadSpace, Workspace};
+pub(super) use self::workspace::{sum_rows, widest_query};
 use super::Network;
 use super::pool::Pool;
 use super::states::StatePool;

@@ -29,11 +29,14 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    pub(super) fn new(gpu: &Gpu, spec: &ModelSpec, kv: KvType) -> Result<Self, GpuError> {
+    /// Creates a pool with memory for `tokens` tokens if there is as much, and at least for a few blocks.
+    pub(super) fn new(gpu: &Gpu, spec: &ModelSpec, kv: KvType, tokens: usize) -> Result<Self, GpuError> {
         let sizes: Vec<u64> =
             spec.layers.iter().map(|layer| (BLOCK * own_key_len(layer) * kv.bytes()) as u64).collect();
-        let layers = Self::allocate(gpu, &sizes, FIRST)?;
-        Ok(Self { gpu: gpu.clone(), blocks: Blocks::new(FIRST), layers, sizes, has_grown: false })
+        let allocate = |count| Self::allocate(gpu, &sizes, count).map(|layers| (layers, count));
+        let wanted = tokens.div_ceil(BLOCK).max(FIRST);
+        let (layers, count) = allocate(wanted).or_else(|_| allocate(FIRST))?;
+        Ok(Self { gpu: gpu.clone(), blocks: Blocks::new(count), layers, sizes, has_grown: false })
     }
 
     /// Allocates `count` blocks for each layer.
@@ -42,8 +45,7 @@ impl Pool {
         let layer = |size: &u64| {
             let bytes = size * count as u64;
             if bytes > limit {
-                let reason = format!("{bytes} bytes of keys exceed the limit of {limit} bytes of a binding");
-                return Err(GpuError::Memory { allocated: gpu.allocated(), reason });
+                return Err(GpuError::Binding { what: "keys", bytes, limit });
             }
             Ok([(); 2].map(|()| gpu.buffer(bytes)))
         };

@@ -66,8 +66,8 @@ impl<'a> Progress<'a> {
     pub(super) fn new(run: Run<'a>, mut sequence: Sequence, input: Option<&'a [f32]>) -> Self {
         let (again, replayed): (Vec<TokenId>, Vec<Role>) = sequence.to_replay().iter().copied().unzip();
         let tokens = if again.is_empty() {
-            // A conversation goes on: the sequence may be cut here later.
-            if run.role == Role::Prompt {
+            // A conversation goes on, or drafts follow: the sequence may be cut here later.
+            if run.role == Role::Prompt || run.wanted.count() > 1 {
                 sequence.keep();
             }
             Cow::Borrowed(run.tokens)
@@ -131,12 +131,16 @@ impl<'a> Progress<'a> {
         })
     }
 
-    /// Ends a pass that has computed the next `len` tokens.
-    pub(super) fn advance(&mut self, len: usize) {
+    /// Ends a pass that has computed the next `len` tokens. The sequence keeps at most `snapshots` copies of
+    /// its states.
+    pub(super) fn advance(&mut self, len: usize, snapshots: usize) {
         self.read += len;
         self.sequence.table.advance(len);
         if len > 0 && self.sequence.table.len().is_multiple_of(INTERVAL) {
             self.sequence.keep();
+            if let Some(recurrent) = &mut self.sequence.recurrent {
+                recurrent.states.bound(snapshots);
+            }
         }
     }
 }

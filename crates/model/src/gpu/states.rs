@@ -41,7 +41,7 @@ pub(super) struct StatePool {
 
 impl StatePool {
     pub(super) fn new(gpu: &Gpu, spec: &ModelSpec) -> Result<Self, GpuError> {
-        let sizes: Vec<[u64; 2]> = spec.layers.iter().map(state_bytes).collect();
+        let sizes: Vec<[u64; 2]> = spec.layers.iter().map(layer_state_bytes).collect();
         let layers = Self::allocate(gpu, &sizes, FIRST)?;
         Ok(Self { gpu: gpu.clone(), slots: Blocks::new(FIRST), layers, sizes, has_grown: false })
     }
@@ -56,9 +56,7 @@ impl StatePool {
         let buffer = |size: u64| {
             let bytes = size * count as u64;
             if bytes > limit {
-                let reason =
-                    format!("{bytes} bytes of states exceed the limit of {limit} bytes of a binding");
-                return Err(GpuError::Memory { allocated: gpu.allocated(), reason });
+                return Err(GpuError::Binding { what: "states", bytes, limit });
             }
             Ok(gpu.buffer(bytes))
         };
@@ -84,11 +82,9 @@ impl StatePool {
 
     fn grow(&mut self) -> Result<(), GpuError> {
         let count = self.slots.count();
+        let allocate = |new| Self::allocate(&self.gpu, &self.sizes, new).map(|layers| (layers, new));
         // A smaller growth may fit where a larger one does not.
-        let larger = [count + count / 2, count + 1]
-            .into_iter()
-            .map(|new| Self::allocate(&self.gpu, &self.sizes, new).map(|layers| (layers, new)));
-        let (layers, new_count) = larger.reduce(Result::or).unwrap_or_else(|| unreachable!("two sizes"))?;
+        let (layers, new_count) = allocate(count + count / 2).or_else(|_| allocate(count + 1))?;
         for ((old, new), sizes) in self.layers.iter().zip(&layers).zip(&self.sizes) {
             for ((old, new), size) in old.iter().zip(new).zip(sizes).filter(|(_, size)| **size > 0) {
                 self.gpu.copy((old, 0), (new, 0), size * count as u64);
@@ -102,7 +98,7 @@ impl StatePool {
 }
 
 /// Returns the sizes of a layer's states of a convolution and of a recurrence, in bytes.
-pub(super) fn state_bytes(layer: &LayerSpec) -> [u64; 2] {
+pub(super) fn layer_state_bytes(layer: &LayerSpec) -> [u64; 2] {
     let inputs = layer.mixer.convolution();
     let inputs = inputs.map_or(0, |shape| Convolution::state_len(shape.channels, shape.kernel));
     let states = layer.mixer.recurrence();
@@ -143,6 +139,12 @@ impl States {
         }
     }
 
+    /// Drops the oldest snapshots until at most `most` remain.
+    pub(super) fn bound(&mut self, most: usize) {
+        let surplus = self.snapshots.len().saturating_sub(most);
+        self.snapshots.drain(..surplus);
+    }
+
     /// Returns the last position up to `len` that the sequence can return to.
     pub(super) fn restorable(&self, len: usize) -> usize {
         self.snapshots.iter().rfind(|(position, _)| *position <= len).map_or(0, |(position, _)| *position)
@@ -160,8 +162,8 @@ impl States {
         self.snapshots.len() + 1
     }
 
-    /// Returns the snapshots with what each is worth: the number of tokens to be computed again for want
-    /// of it, relative to the number of tokens after it. Sequences are mostly cut near their end.
+    /// Returns the snapshots with their worth: the number of tokens that would be computed again without the
+    /// snapshot, relative to the number of tokens after it. Sequences are mostly cut near their end.
     ///
     /// `len` is the number of tokens. If `computed` is given, the state itself is included, which is that
     /// after this number of tokens.

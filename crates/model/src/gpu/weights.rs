@@ -1,6 +1,6 @@
 //! Weights in the memory of a GPU.
 
-use formwork_gpu::weights::{Matrix, Rows};
+use formwork_gpu::weights::{Matrix, Rows as FileRows};
 use formwork_gpu::{Buffer, Gpu, GpuError};
 
 use crate::spec::{AttentionSpec, ConvolutionSpec, DeltaRuleSpec, ExpertSpec, LatentSpec, Mamba2Spec};
@@ -164,16 +164,8 @@ pub(super) struct Mixture {
 }
 
 impl Dense {
-    fn matrices(&self) -> impl Iterator<Item = &Matrix> {
-        self.gate_up.iter().chain([&self.down]).map(|linear| &linear.matrix)
-    }
-}
-
-impl Mixture {
-    fn matrices(&self) -> impl Iterator<Item = &Matrix> {
-        let shared = self.shared.iter().flat_map(|(shared, _)| shared.matrices());
-        let single = [&self.router].into_iter().chain(self.latent.iter().flatten());
-        single.map(|linear| &linear.matrix).chain(self.experts.matrices()).chain(shared)
+    fn linears(&self) -> impl Iterator<Item = &Linear> {
+        self.gate_up.iter().chain([&self.down])
     }
 }
 
@@ -206,29 +198,38 @@ impl Layer {
         }
     }
 
-    /// Returns the matrices that multiply all tokens, and those of the experts.
-    pub(super) fn matrices(&self) -> Vec<&Matrix> {
-        let mixer: Vec<&Linear> = match &self.mixer {
+    /// Returns the matrices, and which tokens multiply their rows.
+    pub(super) fn matrices(&self) -> Vec<(&Matrix, Rows)> {
+        let mut chosen: Vec<&Linear> = Vec::new();
+        let mut all: Vec<&Linear> = match &self.mixer {
             Mixer::Nothing => Vec::new(),
             Mixer::Attention(attention) => attention.qkv.iter().chain([&attention.output]).collect(),
             Mixer::Latent(block) => {
+                chosen.extend([&block.key, &block.value]);
                 let down = block.down.iter().map(|(down, _)| down);
-                down.chain([&block.query, &block.short, &block.key, &block.value, &block.output]).collect()
+                down.chain([&block.query, &block.short, &block.output]).collect()
             }
             Mixer::ShortConvolution(block) => vec![&block.input, &block.output],
             Mixer::Recurrent(block) => block.input.iter().chain([&block.output]).collect(),
         };
-        let mut matrices: Vec<&Matrix> = mixer.into_iter().map(|linear| &linear.matrix).collect();
-        match &self.feed_forward {
-            FeedForward::Nothing => {}
-            FeedForward::Dense(dense) => matrices.extend(dense.matrices()),
-            FeedForward::Experts(mixture) => matrices.extend(mixture.matrices()),
-            FeedForward::DenseAndExperts(both) => {
-                matrices.extend(both.dense.matrices().chain(both.mixture.matrices()));
-            }
+        all.extend(self.dense().into_iter().flat_map(Dense::linears));
+        if let Some(mixture) = self.mixture() {
+            chosen.extend(mixture.experts.linears());
+            all.push(&mixture.router);
+            all.extend(mixture.shared.iter().flat_map(|(shared, _)| shared.linears()));
+            all.extend(mixture.latent.iter().flatten());
         }
-        matrices
+        let all = all.into_iter().map(|linear| (&linear.matrix, Rows::OfAllTokens));
+        all.chain(chosen.into_iter().map(|linear| (&linear.matrix, Rows::OfChosenTokens))).collect()
     }
+}
+
+/// Tokens that multiply the rows of a matrix.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rows {
+    OfAllTokens,
+    /// The rows belong to experts, or to heads.
+    OfChosenTokens,
 }
 
 /// All weights except the embedding, which stays in host memory.
@@ -505,9 +506,9 @@ impl Upload<'_> {
     }
 
     fn matrices(&self, parts: &[Part<'_>], first: usize) -> Result<Linear, Refusal> {
-        let rows: Vec<Rows<'_>> = parts
+        let rows: Vec<FileRows<'_>> = parts
             .iter()
-            .map(|(matrix, _)| Rows {
+            .map(|(matrix, _)| FileRows {
                 bytes: matrix.all_bytes(),
                 row_bytes: matrix.row_bytes(),
                 encoding: matrix.encoding(),

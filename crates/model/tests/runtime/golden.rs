@@ -112,7 +112,7 @@ fn gpus_continue_real_models_as_expected() {
     ];
     for (name, (prompt, expected), gpu_layers) in cases {
         let Some(path) = real(name) else { continue };
-        let options = OpenOptions { device, gpu_layers, ..OpenOptions::default() };
+        let options = OpenOptions { device, gpu_layers: Some(gpu_layers), ..OpenOptions::default() };
         let model = Model::open(path, options).unwrap();
         assert!(agrees(&mut *model.language_model(), prompt, expected), "{name}, {gpu_layers}");
     }

@@ -137,7 +137,7 @@ fn layers_on_several_devices_give_the_results_of_the_cpu() {
     for (name, device, gpu_layers) in cases {
         let (_, golden) = goldens().into_iter().find(|(own, _)| own == name).unwrap();
         let file = converted::gguf_with(&golden, GgmlDType::F32, Some(CONTEXT as u32));
-        let options = OpenOptions { device, gpu_layers, ..OpenOptions::default() };
+        let options = OpenOptions { device, gpu_layers: Some(gpu_layers), ..OpenOptions::default() };
         let model = open_with(&file, options).unwrap();
         let (count, number) = (model.spec().unwrap().layers.len(), Device::Gpu(number));
         let places = match gpu_layers {
@@ -149,6 +149,14 @@ fn layers_on_several_devices_give_the_results_of_the_cpu() {
         for _ in 0..25 {
             pair.step(&format!("{name} {places}"));
         }
+        let text = text(40, 3);
+        let [cpu, devices] = pair.models.each_mut().map(|model| {
+            let sequence = model.open();
+            model.hidden_states(sequence, &text).unwrap()
+        });
+        assert_eq!(cpu.len(), devices.len());
+        let largest = cpu.iter().fold(1f32, |largest, x| largest.max(x.abs()));
+        assert!(cpu.iter().zip(&devices).all(|(x, y)| (x - y).abs() <= 1e-4 * largest), "{name}");
     }
 }
 
@@ -160,12 +168,12 @@ fn layers_that_fit_go_to_the_gpu() {
     let places = |megabytes: u64| {
         let gpu_memory = Some(megabytes << 20);
         let options =
-            OpenOptions { device, gpu_layers: GpuLayers::Auto, gpu_memory, ..OpenOptions::default() };
+            OpenOptions { device, gpu_layers: Some(GpuLayers::Auto), gpu_memory, ..OpenOptions::default() };
         open_with(&file, options).unwrap().computes_on()
     };
     assert_eq!(places(8192), device.to_string());
     assert_eq!(places(64), "cpu");
-    let options = OpenOptions { gpu_layers: GpuLayers::Count(2), ..OpenOptions::default() };
+    let options = OpenOptions { gpu_layers: Some(GpuLayers::Count(2)), ..OpenOptions::default() };
     let error = open_with(&file, options).unwrap_err().to_string();
     assert!(error.contains("layers cannot be divided on the device cpu; use the device `gpu`"), "{error}");
 }

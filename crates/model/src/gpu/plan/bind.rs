@@ -180,8 +180,8 @@ impl Bind<'_> {
         }
     }
 
-    /// Returns the buffers of attention of a kind. Without projections, a row of which has other columns
-    /// in each block.
+    /// Returns the buffers of attention of a kind. The caller sets the length of a row of projections, which
+    /// differs from block to block.
     pub(super) fn shared(&self, kind: usize) -> Shared<'_> {
         let space = self.workspace;
         Shared {

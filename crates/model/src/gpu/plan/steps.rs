@@ -3,7 +3,7 @@
 use formwork_gpu::product::{Batch, Product};
 use formwork_gpu::{Gpu, Step};
 
-/// Properties of a pass that decide on its steps.
+/// Properties of a pass that determine its steps.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(in crate::gpu) struct Shape {
     pub(in crate::gpu) tokens: usize,

@@ -7,7 +7,7 @@ use formwork_gpu::{Buffer, Gpu, GpuError};
 
 use super::{HEAD_ROWS, PIECE};
 use crate::gpu::weights::{Dense, Linear, Mixer, Weights};
-use crate::spec::{FeedForwardSpec, LayerSpec, MixerSpec, ModelSpec};
+use crate::spec::{AttentionSpec, FeedForwardSpec, LayerSpec, MixerSpec, ModelSpec};
 
 /// Buffers of the tokens of a pass.
 pub(in crate::gpu) struct Workspace {
@@ -130,6 +130,22 @@ fn hidden_row(dense: &Dense, is_gated: bool) -> usize {
     dense.width.next_multiple_of(32) * if is_gated { 2 } else { 1 }
 }
 
+fn cached(spec: &ModelSpec) -> impl Iterator<Item = AttentionSpec> + '_ {
+    spec.layers.iter().filter_map(|layer| layer.mixer.cached())
+}
+
+/// Returns the largest number of elements of a token's queries. 1 for a model without attention.
+pub(in crate::gpu) fn widest_query(spec: &ModelSpec) -> usize {
+    cached(spec).map(|shape| shape.query_len()).max().unwrap_or(1)
+}
+
+/// Returns the number of rows for partial sums of attention: a prompt has one for each token, and a
+/// generated token one for each span.
+pub(in crate::gpu) fn sum_rows(spec: &ModelSpec, context: usize) -> usize {
+    let most = if cached(spec).next().is_some() { (32 << 20) / (4 * widest_query(spec)) } else { 1 };
+    most.max(PIECE).max(context / SPAN + 1)
+}
+
 impl Workspace {
     pub(super) fn new(
         gpu: &Gpu,
@@ -137,14 +153,14 @@ impl Workspace {
         weights: &Weights,
         (kinds, rotations, context): (usize, usize, usize),
     ) -> Result<Self, GpuError> {
-        let cached = || spec.layers.iter().filter_map(|layer| layer.mixer.cached());
-        let queries = cached().map(|shape| shape.query_len()).max().unwrap_or(1);
-        let heads = cached().map(|shape| shape.heads).max().unwrap_or(1);
+        let queries = widest_query(spec);
+        let heads = cached(spec).map(|shape| shape.heads).max().unwrap_or(1);
         let floats = |count: usize| gpu.buffer(4 * count as u64);
         let hidden = spec.hidden.next_multiple_of(32);
-        // Elements of a token: of projections, of a convolution, and of the input of the last projection.
-        let [mut mixed, mut channels, mut attended] = [1, 1, queries];
-        // Elements of a token, or of all its experts: of a hidden layer before and after the activation.
+        // Number of elements of a token: projections, results of a convolution and of a recurrence.
+        let [mut mixed, mut channels, mut recurred] = [1, 1, 1];
+        // Number of elements of a token, or of all its experts: a hidden layer before and after the
+        // activation.
         let narrow = spec.per_layer_input.unwrap_or(1).next_multiple_of(32);
         let [mut wide, mut activated] = [narrow; 2];
         for layer in &weights.layers {
@@ -161,7 +177,7 @@ impl Workspace {
                 }
             };
             (mixed, channels) = (mixed.max(own), channels.max(convolution));
-            attended = attended.max(inner);
+            recurred = recurred.max(inner);
             let dense = layer.dense().map(|dense| (dense, 1));
             let mixture = layer.mixture();
             let shared = mixture.and_then(|mixture| Some((&mixture.shared.as_ref()?.0, 1)));
@@ -171,8 +187,7 @@ impl Workspace {
                 activated = activated.max(count * dense.width.next_multiple_of(32));
             }
         }
-        // A prompt has a row for each token, and a generated token one for each span.
-        let rows = ((32 << 20) / (4 * queries)).max(PIECE).max(context / SPAN + 1);
+        let (rows, attended) = (sum_rows(spec, context), queries.max(recurred));
         let blocks = (context / layer::BLOCK + 1).max(1 << 14);
         let items = || (floats(rows * 8), floats(PIECE * 2));
         Ok(Self {
@@ -187,7 +202,7 @@ impl Workspace {
             mixed: floats(PIECE * mixed),
             queries: floats(PIECE * queries),
             convolved: floats(PIECE * channels),
-            recurred: floats(PIECE * attended),
+            recurred: floats(PIECE * recurred),
             attended: Activations::new(gpu, PIECE, attended),
             y: floats(PIECE * hidden),
             gate_up: floats(PIECE * wide),
