@@ -1,8 +1,9 @@
 //! Steps of latent attention: all heads attend to the same keys, which consist of a rotated part and a
 //! latent vector. The keys are also the values.
 
+use crate::attention::{Attention, BoundAttention, KeyValues, KvType, Rotation, Shared};
 use crate::kernel::Access::{Read, Uniform, Write};
-use crate::layer::{Attention, BATCH, Bound, BoundAttention, KeyValues, KvType, Rotation, Shared, unsigned};
+use crate::layer::{BATCH, Bound, unsigned};
 use crate::source::{fill, float};
 use crate::{Buffer, Gpu};
 

@@ -7,7 +7,8 @@
 //!
 //! - [`weights`] stores matrices in planes of codes and scales.
 //! - [`product`] multiplies them with activations of 8 bits or of 32-bit floats.
-//! - [`layer`] has the other steps of a layer: norms, rotations, attention and activations.
+//! - [`attention`] writes keys and values, and attends to them.
+//! - [`layer`] has the other steps of a layer, such as norms and activations.
 //! - [`latent`] has the steps of latent attention.
 //! - [`mixture`] chooses experts, and adds their outputs.
 //! - [`recurrent`] has convolutions and recurrences, whose states are in slots.
@@ -19,6 +20,7 @@
 //! divisions be off by a few units in the last place. A result depends on a token and those before it, and not on the
 //! other tokens of a pass: all sums have a fixed order.
 
+pub mod attention;
 mod buffer;
 mod device;
 mod error;

@@ -6,10 +6,9 @@ use naga::back::{hlsl, msl, spv};
 use naga::valid::{Capabilities, ValidationFlags, Validator};
 
 use super::gpu;
+use crate::attention::{Attention, KeyValues, KvType, QkNorm, Rotation, Shared};
 use crate::latent::LatentAttention;
-use crate::layer::{
-    self, Activation, Added, Attention, Columns, KeyValues, KvType, Norm, QkNorm, Rotation, RowNorm, Shared,
-};
+use crate::layer::{self, Activation, Added, Columns, Norm, RowNorm};
 use crate::mixture::{Choice, Groups, Mix, Router, Scores};
 use crate::product::{Activations, Batch, Inputs, Operand, Output, Outputs, Product, TILES};
 use crate::recurrent::{Convolution, GatedNorm, Recurrence, RecurrenceKind, Sharing};

@@ -12,6 +12,8 @@
 //! the other tokens of a pass ([`Network::is_invariant`]).
 
 mod decoder;
+mod head;
+mod pass;
 mod pipeline;
 mod placement;
 mod plan;
@@ -23,7 +25,7 @@ mod weights;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use formwork_gpu::layer::{KvType, workgroup_memory};
+use formwork_gpu::attention::{KvType, workgroup_memory};
 use formwork_gpu::{AdapterKind, Gpu, GpuError, SELF_TEST_ROWS, WeakGpu, adapters, is_batch_invariant};
 use formwork_lm::{Abilities, LanguageModel, ModelError};
 use formwork_vocab::TokenId;
@@ -403,10 +405,10 @@ impl Backend for Network {
 
     fn hidden_states(&self, tokens: &[TokenId]) -> Result<Vec<Vec<f32>>, ModelError> {
         ModelError::check_tokens(tokens, self.spec.vocabulary)?;
-        decoder::residual_streams(self, tokens).map_err(ModelError::backend)
+        pass::residual_streams(self, tokens).map_err(ModelError::backend)
     }
 
     fn step_times(&self, tokens: usize, position: usize) -> Result<Vec<StepTime>, ModelError> {
-        decoder::times(self, tokens, position)
+        pass::times(self, tokens, position)
     }
 }

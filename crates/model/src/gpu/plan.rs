@@ -8,6 +8,7 @@ mod recurrent;
 mod steps;
 mod workspace;
 
+use formwork_gpu::attention;
 use formwork_gpu::layer::{self, Bound};
 use formwork_gpu::product::{Activations, Batch, Inputs, Operand, Output, Outputs, Product};
 use formwork_gpu::{Buffer, Gpu, GpuError, Step};
@@ -52,7 +53,7 @@ pub(super) struct Kind {
 
 impl Kind {
     fn of(shape: AttentionSpec) -> Self {
-        Self { window: shape.window, tokens: layer::tile(shape.heads, shape.kv_heads).1 }
+        Self { window: shape.window, tokens: attention::tile(shape.heads, shape.kv_heads).1 }
     }
 }
 

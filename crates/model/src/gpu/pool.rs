@@ -1,13 +1,13 @@
 //! Keys and values of all sequences of a decoder, in the memory of the device.
 
-use formwork_gpu::layer::KvType;
+use formwork_gpu::attention::KvType;
 use formwork_gpu::{Buffer, Gpu, GpuError};
 
 use crate::paged::{BLOCK, BlockMemory, Blocks};
 use crate::spec::{AttentionSpec, KeyValues, LayerSpec, ModelSpec};
 
 // The kernels have the blocks of the tables.
-const _: () = assert!(BLOCK == formwork_gpu::layer::BLOCK);
+const _: () = assert!(BLOCK == formwork_gpu::attention::BLOCK);
 
 /// Number of blocks in a new pool.
 const FIRST: usize = 16;

@@ -1,8 +1,9 @@
 //! Binding of the blocks of layers to their buffers.
 
-use formwork_gpu::layer::{
-    self, Added, Attention as AttentionStep, Bound, BoundAttention, KvType, QkNorm, Rotation, Shared,
+use formwork_gpu::attention::{
+    self, Attention as AttentionStep, BoundAttention, KvType, QkNorm, Rotation, Shared,
 };
+use formwork_gpu::layer::{self, Added, Bound};
 use formwork_gpu::product::{Activations, Inputs, Operand, Output, Outputs, Product};
 use formwork_gpu::{Buffer, Gpu};
 
@@ -162,9 +163,9 @@ impl Bind<'_> {
             qk_norm,
             value_norm: spec.value_norm,
             key_values: match shape.key_values {
-                KeyValues::OneProjection => layer::KeyValues::OneProjection,
-                KeyValues::OfLayer(_) => layer::KeyValues::Written,
-                KeyValues::Own | KeyValues::WithinKeys(_) => layer::KeyValues::Own,
+                KeyValues::OneProjection => attention::KeyValues::OneProjection,
+                KeyValues::OfLayer(_) => attention::KeyValues::Written,
+                KeyValues::Own | KeyValues::WithinKeys(_) => attention::KeyValues::Own,
             },
             rotation,
             sinks: attention.sinks.as_ref(),

@@ -1,8 +1,9 @@
 //! Steps of latent attention.
 
 use formwork_gpu::Buffer;
+use formwork_gpu::attention::{Rotation, Shared};
 use formwork_gpu::latent::{BoundLatent, LatentAttention};
-use formwork_gpu::layer::{self, Bound, Columns, Rotation, RowNorm, Shared};
+use formwork_gpu::layer::{self, Bound, Columns, RowNorm};
 use formwork_gpu::product::Outputs;
 
 use super::bind::Bind;

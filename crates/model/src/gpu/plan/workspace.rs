@@ -1,6 +1,7 @@
 //! Buffers of a decoder's passes.
 
-use formwork_gpu::layer::{self, SPAN};
+use formwork_gpu::attention::{BLOCK, SPAN};
+use formwork_gpu::layer;
 use formwork_gpu::mixture::Choice;
 use formwork_gpu::product::Activations;
 use formwork_gpu::{Buffer, Gpu, GpuError};
@@ -188,7 +189,7 @@ impl Workspace {
             }
         }
         let (rows, attended) = (sum_rows(spec, context), queries.max(recurred));
-        let blocks = (context / layer::BLOCK + 1).max(1 << 14);
+        let blocks = (context / BLOCK + 1).max(1 << 14);
         let items = || (floats(rows * 8), floats(PIECE * 2));
         Ok(Self {
             batch: gpu.buffer(16),

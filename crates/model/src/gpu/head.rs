@@ -1,0 +1,232 @@
+//! Rows of logits, which the head computes after the layers of a pass.
+
+use formwork_gpu::layer::Best;
+use formwork_gpu::product::Batch as GpuBatch;
+use formwork_gpu::{Buffer, GpuError};
+use formwork_lm::masked;
+use formwork_vocab::{TokenId, TokenSet};
+
+use super::Network;
+use super::pass::Memory;
+use super::plan::{HEAD_ROWS, HeadRows, Plan, Shape, listed_stride};
+use super::progress::Job;
+use crate::ops::softcap;
+
+/// Everything that the steps of a pass depend on. The rest is in buffers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Key {
+    /// The layers. `None` for a head alone.
+    layers: Option<Shape>,
+    head: HeadShape,
+}
+
+/// The part of a [`Key`] that belongs to the head.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct HeadShape {
+    rows: HeadRows,
+    /// Number of tokens.
+    tokens: u32,
+    /// Upper limit of the number of listed rows.
+    listed: u32,
+    is_largest: bool,
+}
+
+impl Memory {
+    /// Runs the steps of the layers, and then computes the rows of logits of `jobs`.
+    pub(super) fn rows(
+        &mut self,
+        network: &Network,
+        shape: Shape,
+        jobs: &[Job<'_>],
+    ) -> Result<Vec<Vec<f32>>, GpuError> {
+        let mut rows = vec![Vec::new(); jobs.len()];
+        let limit = listed_stride(network.spec.vocabulary);
+        let mut layers = Some(shape);
+        let whole: Vec<usize> =
+            (0..jobs.len()).filter(|&index| jobs[index].listed(limit).is_none()).collect();
+        for group in whole.chunks(HEAD_ROWS) {
+            let given: Vec<&Job<'_>> = group.iter().map(|&index| &jobs[index]).collect();
+            let computed = self.whole_rows(network, layers.take(), &given)?;
+            for (&index, row) in group.iter().zip(computed) {
+                rows[index] = row;
+            }
+        }
+        let listed = jobs.iter().enumerate().filter_map(|(index, job)| Some((index, job.listed(limit)?)));
+        for Group { members, union } in groups(listed, network.spec.vocabulary, limit) {
+            let given: Vec<_> = members.iter().map(|(index, set)| (jobs[*index].token, *set)).collect();
+            let computed = self.listed_rows(network, &mut layers, &given, &union)?;
+            for ((index, _), row) in members.into_iter().zip(computed) {
+                rows[index] = row;
+            }
+        }
+        if let Some(shape) = layers {
+            network.gpu.run(self.plan.all(&network.gpu, &shape))?;
+        }
+        Ok(rows)
+    }
+
+    /// Runs the layers, if they are given, and the head, and returns the first `count` elements of
+    /// `result`. While the device works, records the same steps again: the next token needs them.
+    fn run<T: bytemuck::AnyBitPattern + bytemuck::NoUninit>(
+        &mut self,
+        network: &Network,
+        key: Key,
+        (result, size): (Buffer, usize),
+        count: usize,
+    ) -> Result<Vec<T>, GpuError> {
+        let gpu = &network.gpu;
+        let record = |plan: &Plan| {
+            let layers = key.layers.as_ref().map(|shape| plan.all(gpu, shape));
+            let HeadShape { rows, tokens, listed, is_largest } = key.head;
+            let batch = GpuBatch { tokens, rows: listed, ..GpuBatch::default() };
+            let steps = layers.into_iter().flatten();
+            let steps = steps.chain(plan.head(gpu, batch, rows, is_largest));
+            gpu.record_and_read(steps, &result, (size * size_of::<T>()) as u64)
+        };
+        let recorded = match self.ahead.take_if(|(known, _)| *known == key) {
+            Some((_, recorded)) => recorded,
+            None => record(&self.plan),
+        };
+        let submitted = gpu.submit(recorded)?;
+        if key.layers.as_ref().is_some_and(|shape| !shape.is_tiled && !shape.is_precise) {
+            let recorded = record(&self.plan);
+            self.ahead = Some((key, recorded));
+        }
+        submitted.wait(count)
+    }
+
+    /// Computes whole rows, and masks them.
+    fn whole_rows(
+        &mut self,
+        network: &Network,
+        layers: Option<Shape>,
+        jobs: &[&Job<'_>],
+    ) -> Result<Vec<Vec<f32>>, GpuError> {
+        let head = &self.plan.head;
+        let vocabulary = network.spec.vocabulary;
+        let numbers: Vec<u32> = jobs.iter().map(|job| job.token as u32).collect();
+        let tokens = jobs.len() as u32;
+        network.gpu.write(&head.rows, 0, &numbers);
+        network.gpu.write(&head.batch, 0, &[GpuBatch { tokens, ..GpuBatch::default() }]);
+        // A cap can make different products equal.
+        let is_capped = network.spec.logit_softcap.is_some();
+        let is_largest = !is_capped && jobs.iter().all(|job| job.is_largest && job.set.is_none());
+        let key = |layers, is_largest| Key {
+            layers,
+            head: HeadShape { rows: HeadRows::All, tokens, listed: 0, is_largest },
+        };
+        let (logits, best, parts) = (head.logits.clone(), head.best.clone(), head.parts);
+        let mut layers = layers;
+        if is_largest {
+            let count = jobs.len() * parts;
+            let found = self.run::<Best>(network, key(layers.take(), true), (best, count), count)?;
+            let found: Option<Vec<_>> = found.chunks(parts).map(unique).collect();
+            if let Some(found) = found {
+                let row = |(place, value)| {
+                    let mut row = vec![f32::NEG_INFINITY; vocabulary];
+                    row[place] = network.finished(value);
+                    row
+                };
+                return Ok(found.into_iter().map(row).collect());
+            }
+        }
+        let count = jobs.len() * vocabulary;
+        let values = self.run::<f32>(network, key(layers, false), (logits, count), count)?;
+        let rows = values.chunks(vocabulary).zip(jobs).map(|(row, job)| {
+            let mut row = row.to_vec();
+            if let Some(cap) = network.spec.logit_softcap {
+                softcap(&mut row, cap);
+            }
+            masked(row, job.set)
+        });
+        Ok(rows.collect())
+    }
+
+    /// Computes the logits of the tokens in `union` for tokens of the pass, after the layers if they are
+    /// given. Returns a row for each token of the pass, with the logits of its set.
+    fn listed_rows(
+        &mut self,
+        network: &Network,
+        layers: &mut Option<Shape>,
+        jobs: &[(usize, &TokenSet)],
+        union: &TokenSet,
+    ) -> Result<Vec<Vec<f32>>, GpuError> {
+        let (gpu, head) = (&network.gpu, &self.plan.head);
+        let vocabulary = network.spec.vocabulary;
+        let mut rows = vec![vec![f32::NEG_INFINITY; vocabulary]; jobs.len()];
+        let list: Vec<u32> =
+            union.iter().map(|token| token.0).filter(|token| (*token as usize) < vocabulary).collect();
+        if list.is_empty() {
+            return Ok(rows);
+        }
+        gpu.write(&head.list, 0, &list);
+        let numbers: Vec<u32> = jobs.iter().map(|(token, _)| *token as u32).collect();
+        gpu.write(&head.rows, 0, &numbers);
+        let (tokens, count) = (jobs.len() as u32, list.len() as u32);
+        gpu.write(&head.batch, 0, &[GpuBatch { tokens, rows: count, ..GpuBatch::default() }]);
+        // Workgroups beyond the last row read no weights, and more passes have equal steps.
+        let listed = count.next_power_of_two().max(64);
+        let key = Key {
+            layers: layers.take(),
+            head: HeadShape { rows: HeadRows::Listed, tokens, listed, is_largest: false },
+        };
+        let stride = listed_stride(vocabulary);
+        let before = (jobs.len() - 1) * stride;
+        let size = (before + listed as usize).min(HEAD_ROWS * vocabulary);
+        let values = self.run::<f32>(network, key, (head.logits.clone(), size), before + list.len())?;
+        for ((row, (_, set)), values) in rows.iter_mut().zip(jobs).zip(values.chunks(stride)) {
+            for (token, value) in list.iter().zip(values).filter(|(token, _)| set.contains(TokenId(**token)))
+            {
+                row[*token as usize] = network.finished(*value);
+            }
+        }
+        Ok(rows)
+    }
+}
+
+/// Rows that the head computes together, for the tokens that any of them needs.
+struct Group<'a> {
+    /// Index of each job, and the tokens that it needs.
+    members: Vec<(usize, &'a TokenSet)>,
+    union: TokenSet,
+}
+
+/// Joins jobs while they are few, and need at most `limit` tokens together.
+fn groups<'a>(
+    jobs: impl Iterator<Item = (usize, &'a TokenSet)>,
+    vocabulary: usize,
+    limit: usize,
+) -> Vec<Group<'a>> {
+    let mut groups: Vec<Group<'a>> = Vec::new();
+    for job in jobs {
+        let empty = TokenSet::empty(vocabulary);
+        let joined = |union: &TokenSet| {
+            let mut union = union.clone();
+            union.extend(job.1);
+            union
+        };
+        let last = groups.last_mut().filter(|group| group.members.len() < HEAD_ROWS);
+        let fitting = last.and_then(|group| {
+            let union = joined(&group.union);
+            (union.count() <= limit).then_some((group, union))
+        });
+        match fitting {
+            Some((group, union)) => {
+                group.members.push(job);
+                group.union = union;
+            }
+            None => groups.push(Group { members: vec![job], union: joined(&empty) }),
+        }
+    }
+    groups
+}
+
+/// Returns the place and the value of the largest logit, or `None` if several are equal or it is not
+/// finite.
+fn unique(parts: &[Best]) -> Option<(usize, f32)> {
+    let most = parts.iter().map(|part| part.value).fold(f32::NEG_INFINITY, f32::max);
+    let mut largest = parts.iter().filter(|part| part.value >= most);
+    let found = largest.next()?;
+    (found.equal == 1 && found.value.is_finite() && largest.next().is_none())
+        .then_some((found.place as usize, found.value))
+}
