@@ -143,7 +143,7 @@ pub fn gather(
     Bound::new(gpu, &source, vectors.div_ceil(64) as u32, &buffers)
 }
 
-/// Rows of floats, of which a step reads some columns.
+/// Rows of floats. A step reads some of their columns.
 #[derive(Clone, Copy)]
 pub struct Columns<'a> {
     /// The rows.
@@ -171,7 +171,7 @@ pub fn round(gpu: &Gpu, batch: &Buffer, y: Columns<'_>, (out, width): (&Activati
 
 /// A norm of rows of floats.
 pub struct RowNorm<'a> {
-    /// Rows, of which `width` columns are normalised.
+    /// Rows. The step normalises `width` of their columns.
     pub y: Columns<'a>,
     /// Number of elements, a multiple of 4.
     pub width: usize,

@@ -83,8 +83,8 @@ impl Sequence {
         self.cache.truncate(position);
     }
 
-    /// Removes all tokens except the first `len`, and those that would have to be computed again. Returns
-    /// the number of remaining tokens.
+    /// Keeps the first `len` tokens as far as they are computed, and removes all others. Returns the number
+    /// of remaining tokens.
     #[cfg(feature = "gpu")]
     pub(super) fn keep_computed(&mut self, len: usize) -> usize {
         self.truncate(len);

@@ -143,8 +143,8 @@ pub(crate) struct Request {
 /// Smallest context that is tried to keep a whole model on the GPUs if no context is given.
 const LEAST_CONTEXT: usize = 8192;
 
-/// Copies the weights of a model to GPUs, and those that the options leave to the CPU to its memory.
-/// Returns the maximum number of tokens of a sequence, too.
+/// Copies the weights of a model to GPUs. Packs the layers that the options leave to the CPU in host
+/// memory. The second part of the result is the maximum number of tokens of a sequence.
 ///
 /// # Errors
 /// Returns an error if a part of the model is not supported on GPUs, or if a device fails.

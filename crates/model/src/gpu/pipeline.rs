@@ -18,8 +18,8 @@ const CHUNK: usize = 512;
 
 /// The last layers of a model, with the output head.
 pub(crate) trait LastLayers: LanguageModel {
-    /// Removes all tokens of a sequence except the first `len`, and those that would have to be computed
-    /// again. Returns the number of remaining tokens.
+    /// Keeps the first `len` tokens of a sequence as far as they are computed, and removes all others. Returns
+    /// the number of remaining tokens.
     fn keep_computed(&mut self, sequence: SequenceId, len: usize) -> usize;
 
     /// Appends every run to its sequence, and computes the requested logits. `input` is the residual
@@ -102,7 +102,7 @@ struct PipelineDecoder {
     context: usize,
     first: Vec<Decoder>,
     last: Box<dyn LastLayers>,
-    /// Tokens of each sequence. Those that a device has not computed are computed again.
+    /// Tokens of each sequence, to compute again what a device has removed.
     sequences: FxHashMap<SequenceId, Vec<(TokenId, Role)>>,
     /// Number of tokens that were computed again so far.
     replayed: u64,

@@ -92,7 +92,7 @@ pub(super) fn place(needs: &Needs, memory: &[Option<u64>], wanted: GpuLayers, jo
             (used, placed) = (used - needs.layers[next], placed - needs.layers[next]);
         }
         if is_last && next == count {
-            // Without room for the head, the CPU has it and at least one layer.
+            // Without room for the head, the CPU computes the head and at least one layer.
             let has_head = wanted != GpuLayers::Auto || used + needs.head <= room;
             let mut end = count;
             while !has_head && end > first && (end == count || joined[end - 1]) {

@@ -65,8 +65,8 @@ impl Sequence {
         }
     }
 
-    /// Removes all tokens except the first `len`, and those that would have to be computed again. Returns
-    /// the number of remaining tokens.
+    /// Keeps the first `len` tokens as far as they are computed, and removes all others. Returns the number
+    /// of remaining tokens.
     pub(super) fn keep_computed(&mut self, len: usize) -> usize {
         self.truncate(len);
         let computed = self.table.len();
