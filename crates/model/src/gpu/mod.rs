@@ -143,7 +143,7 @@ pub(crate) struct Request {
 /// Smallest context that is tried to keep a whole model on the GPUs if no context is given.
 const LEAST_CONTEXT: usize = 8192;
 
-/// Copies the weights of a model to GPUs. Packs the layers that the options leave to the CPU in host
+/// Copies the weights of a model that [`check`] accepts to GPUs. Packs the layers that the options leave to the CPU in host
 /// memory. The second part of the result is the maximum number of tokens of a sequence.
 ///
 /// # Errors
@@ -154,8 +154,9 @@ pub(crate) fn open(
     Request { context, options, is_found }: Request,
     mut gpus: Vec<(GpuNumber, Gpu)>,
 ) -> Result<(Arc<dyn Backend>, usize), Kind> {
-    check(&spec)?;
     let kv = kv_type(&weights);
+    // The memory must not change the rotary frequencies.
+    let rope_context = context;
     let memory: Vec<Option<u64>> = gpus.iter().map(|device| room(device, &gpus, options)).collect();
     let state_bytes = options.state_bytes.unwrap_or_else(|| {
         // A GPU usually has less memory than the host.
@@ -192,7 +193,7 @@ pub(crate) fn open(
     let reserved = if wanted == GpuLayers::Auto { context } else { 0 };
     let whole = spec.clone();
     let network = |(spec, weights): (ModelSpec, &host::Weights), has_head, device| {
-        let memory = NetworkMemory { context, reserved, state_bytes, kv };
+        let memory = NetworkMemory { rope_context, reserved, state_bytes, kv };
         Network::new(spec, weights, memory, has_head, device).map(Arc::new)
     };
     let last_gpu = if placement.is_whole { gpus.pop() } else { None };
@@ -213,7 +214,7 @@ pub(crate) fn open(
             needed.check(context, limit)?;
         }
         let team = options.team()?;
-        let last = Arc::new(cpu::Network::new(spec, weights, (context, options), team)?);
+        let last = Arc::new(cpu::Network::new(spec, weights, (rope_context, options), team)?);
         if first.is_empty() {
             tracing::warn!("the CPU computes all layers");
             return Ok((last, context));
@@ -327,8 +328,8 @@ fn unsupported(spec: &ModelSpec) -> Option<&'static str> {
 
 /// Memory of the decoders of a model.
 struct NetworkMemory {
-    /// Maximum number of tokens of a sequence.
-    context: usize,
+    /// Number of tokens that determines the rotary frequencies.
+    rope_context: usize,
     reserved: usize,
     state_bytes: usize,
     kv: KvType,
@@ -339,7 +340,7 @@ impl Network {
     fn new(
         spec: ModelSpec,
         weights: &host::Weights,
-        NetworkMemory { context, reserved, state_bytes, kv }: NetworkMemory,
+        NetworkMemory { rope_context, reserved, state_bytes, kv }: NetworkMemory,
         has_head: bool,
         (number, gpu): (GpuNumber, Gpu),
     ) -> Result<Self, Kind> {
@@ -362,7 +363,7 @@ impl Network {
             );
         }
         Ok(Self {
-            rope: Rope::new(&spec, context),
+            rope: Rope::new(&spec, rope_context),
             embedding: weights.embedding.as_ref().unwrap_or(&weights.head).clone(),
             layer_embedding: weights.per_layer_inputs.as_ref().map(|inputs| inputs.embedding.clone()),
             gpu,
