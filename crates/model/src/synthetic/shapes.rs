@@ -2,6 +2,7 @@
 //!
 //! The sizes are those of the models' published configurations.
 
+use super::gemma4::Gemma4;
 use super::{Entries, F32, TensorEntry, Type, Weights};
 
 /// The shape of a model.
@@ -48,6 +49,8 @@ pub(super) enum Kind {
         /// Width of the expert that computes every token.
         shared: usize,
     },
+    /// Embeddings for each layer, and keys and values that layers share.
+    Gemma4(Gemma4),
 }
 
 /// Sizes of a mixture of experts.
@@ -65,8 +68,9 @@ const SHORT_KERNEL: usize = 3;
 /// Number of layers from one attention layer of Qwen3.5 to the next.
 const INTERVAL: usize = 4;
 
-/// Llama 3.2 (1B, 3B) and 3.1 (8B), Qwen3.5, LFM2, Granite 4 H-Tiny, and eight layers of Qwen3-30B-A3B.
-pub(super) const SHAPES: [Shape; 8] = [
+/// Llama 3.2 (1B, 3B) and 3.1 (8B), Qwen3.5, LFM2, Granite 4 H-Tiny, eight layers of Qwen3-30B-A3B, and
+/// Gemma 4 E2B.
+pub(super) const SHAPES: [Shape; 9] = [
     Shape {
         name: "llama-1b",
         kind: Kind::Llama,
@@ -170,10 +174,22 @@ pub(super) const SHAPES: [Shape; 8] = [
         vocabulary: 151_936,
         tied: false,
     },
+    Shape {
+        name: "gemma-4-e2b",
+        kind: Kind::Gemma4(Gemma4 { local_head_dim: 256, full_every: 5, sharing: 20, per_layer: 256 }),
+        hidden: 1536,
+        feed_forward: 6144,
+        layers: 35,
+        heads: 8,
+        kv_heads: 1,
+        head_dim: 512,
+        vocabulary: 262_144,
+        tied: true,
+    },
 ];
 
 /// Small models for tests and for checks of devices, one for each architecture.
-pub(super) static SMALL: [Shape; 5] = {
+pub(super) static SMALL: [Shape; 6] = {
     const EXPERTS: Experts = Experts { count: 8, used: 2, width: 256 };
     const fn small(name: &'static str, kind: Kind) -> Shape {
         Shape {
@@ -209,6 +225,10 @@ pub(super) static SMALL: [Shape; 5] = {
                 },
             )
         },
+        small(
+            "small-shared-keys",
+            Kind::Gemma4(Gemma4 { local_head_dim: 32, full_every: 2, sharing: 2, per_layer: 256 }),
+        ),
     ]
 };
 
@@ -221,13 +241,14 @@ impl Shape {
             Kind::Qwen35 { .. } => "qwen35",
             Kind::Lfm2 { .. } => "lfm2",
             Kind::GraniteHybrid { .. } => "granitehybrid",
+            Kind::Gemma4(_) => "gemma4",
         }
     }
 
     /// Reports whether the layer has attention.
     fn attends(&self, layer: usize) -> bool {
         match self.kind {
-            Kind::Llama | Kind::Qwen3Moe(_) => true,
+            Kind::Llama | Kind::Qwen3Moe(_) | Kind::Gemma4(_) => true,
             Kind::Qwen35 { .. } => layer % INTERVAL == INTERVAL - 1,
             Kind::Lfm2 { attention } | Kind::GraniteHybrid { attention, .. } => attention.contains(&layer),
         }
@@ -242,14 +263,17 @@ impl Shape {
             ("block_count", self.layers),
             ("context_length", 131_072),
             ("embedding_length", self.hidden),
-            ("feed_forward_length", self.feed_forward),
             ("attention.head_count", self.heads),
             ("attention.key_length", self.head_dim),
             ("attention.value_length", self.head_dim),
         ] {
             entries.number(&key(name), value);
         }
+        if !matches!(self.kind, Kind::Gemma4(_)) {
+            entries.number(&key("feed_forward_length"), self.feed_forward);
+        }
         match self.kind {
+            Kind::Gemma4(sizes) => sizes.write_metadata(self, entries),
             Kind::Llama | Kind::Qwen3Moe(_) | Kind::Qwen35 { .. } => {
                 entries.number(&key("attention.head_count_kv"), self.kv_heads);
             }
@@ -273,7 +297,7 @@ impl Shape {
             entries.number(&key("ssm.conv_kernel"), KERNEL);
         };
         match self.kind {
-            Kind::Llama => {}
+            Kind::Llama | Kind::Gemma4(_) => {}
             Kind::Qwen3Moe(of) => experts(entries, of),
             Kind::Qwen35 { key_heads, value_heads, dim } => {
                 entries.number(&key("full_attention_interval"), INTERVAL);
@@ -311,8 +335,14 @@ impl Shape {
         if !self.tied {
             tensors.typed("output.weight", &[self.hidden, self.vocabulary], weights.vocabulary);
         }
+        if let Kind::Gemma4(sizes) = self.kind {
+            sizes.globals(self, &mut tensors);
+        }
         for layer in 0..self.layers {
-            self.layer(layer, &mut tensors);
+            match self.kind {
+                Kind::Gemma4(sizes) => sizes.layer(self, layer, &mut tensors),
+                _ => self.layer(layer, &mut tensors),
+            }
         }
         tensors.all
     }
@@ -355,6 +385,8 @@ impl Shape {
                 }
                 tensors.matrix(&name("ffn_down_exps"), &[width, hidden, count]);
             }
+            // It writes its layers itself.
+            Kind::Gemma4(_) => {}
         }
         if let Kind::GraniteHybrid { shared, .. } = self.kind {
             for part in ["ffn_gate_shexp", "ffn_up_shexp"] {
@@ -370,7 +402,7 @@ impl Shape {
         let weight = |part: &str| format!("blk.{layer}.{part}.weight");
         let hidden = self.hidden;
         match self.kind {
-            Kind::Llama | Kind::Qwen3Moe(_) => {}
+            Kind::Llama | Kind::Qwen3Moe(_) | Kind::Gemma4(_) => {}
             Kind::Qwen35 { key_heads, value_heads, dim } => {
                 let (keys, values) = (key_heads * dim, value_heads * dim);
                 tensors.matrix(&weight("attn_qkv"), &[hidden, 2 * keys + values]);
@@ -406,7 +438,7 @@ impl Shape {
 }
 
 /// The tensors of a model, while they are listed. Shapes have the fastest-running dimension first.
-struct Tensors {
+pub(super) struct Tensors {
     all: Vec<TensorEntry>,
     of: Type,
 }
@@ -418,7 +450,7 @@ impl Tensors {
 
     /// Adds a matrix of the type of the layers' matrices, or of 32-bit floats if its rows are not whole
     /// blocks.
-    fn matrix(&mut self, name: &str, shape: &[usize]) {
+    pub(super) fn matrix(&mut self, name: &str, shape: &[usize]) {
         let is_whole = shape[0].is_multiple_of(self.of.encoding.block().0);
         self.typed(name, shape, if is_whole { self.of } else { F32 });
     }
@@ -427,7 +459,7 @@ impl Tensors {
         self.push(name, shape, of, None);
     }
 
-    fn norm(&mut self, name: &str, shape: &[usize]) {
+    pub(super) fn norm(&mut self, name: &str, shape: &[usize]) {
         self.constant(name, shape, 1.0);
     }
 
