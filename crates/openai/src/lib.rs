@@ -73,14 +73,14 @@ pub use mask_view::{MaskedToken, TokenMask, TokenOrigin};
 pub use models::{Model, ModelList, ModelMeta};
 pub use output_decisions::{DecisionScope, OptionName, OptionShare, OutputDecision};
 pub use request::{
-    ChatMessage, ChatRequest, Dry, Format, IgnoredFields, Parameters, Role, StreamOptions, TokenLimit,
-    ToolCall, structural_tag,
+    ChatMessage, ChatRequest, Dry, Format, IgnoredFields, Namespaces, Parameters, Role, StreamOptions,
+    TokenLimit, ToolCall, structural_tag,
 };
 pub use rerank::{RerankRequest, RerankResult, RerankedDocument, Reranking, Score, ScoreRequest, Scores};
 pub use responses::{
     ContentPart, Conversation, ConversationRequest, Deleted, Earlier, IncompleteDetails, InputDetails,
-    InputItem, InputTokens, Item, ItemList, NothingStored, OutputText, Response, ResponseError,
-    ResponseEvent, ResponseRequest, ResponseUsage, Status, StoredItems,
+    InputTokens, Item, ItemList, NothingStored, OutputText, Response, ResponseError, ResponseEvent,
+    ResponseRequest, ResponseUsage, Status, StoredItems,
 };
 pub use tokens::{
     DetokenizeRequest, Detokenized, Piece, RenderedTemplate, TemplateRequest, TokenPiece, TokenizeInput,

@@ -36,7 +36,7 @@ pub(crate) async fn create(
 ) -> Result<axum::response::Response, ApiError> {
     let (mut request, lookup) = parse(&app, body).await?;
     let keep = Keep::new(lookup, &mut request);
-    let ResponseRequest { chat, repeated, .. } = request;
+    let ResponseRequest { chat, repeated, namespaces, .. } = request;
     let ignored = chat.ignored.clone();
     let served = app.model(&chat.model).await?;
     let answer = Answer::new("resp_", &served.model.id);
@@ -46,7 +46,7 @@ pub(crate) async fn create(
     let store = keep.as_ref().is_some_and(Keep::is_stored);
     let json_calls = started.json_calls;
     let begun = Response { store, ..begun(&answer, repeated, started.unsupported) };
-    let growing = Growing::new(begun, keep);
+    let growing = Growing::new(begun, keep, namespaces);
     let response = if stream {
         with_ignored(events::respond(choice, answer, growing), &ignored)
     } else {

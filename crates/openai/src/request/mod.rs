@@ -5,6 +5,7 @@ mod fields;
 mod format;
 mod ignored;
 mod message;
+mod namespaces;
 mod neutral;
 mod parameters;
 mod structural_tag;
@@ -21,11 +22,16 @@ pub(crate) use format::{read as read_format, read_json_schema, read_undeclared};
 pub use ignored::IgnoredFields;
 pub use message::{ChatMessage, Role, ToolCall};
 pub(crate) use message::{IMAGE, Images, read_arguments, read_calls, read_content, read_parts};
+pub use namespaces::Namespaces;
+pub(crate) use namespaces::read_name as read_tool_name;
 pub use parameters::{Dry, Parameters, StreamOptions, TokenLimit};
 pub(crate) use parameters::{read_logprobs, read_stop, read_stream, read_top_logprobs};
 pub use structural_tag::structural_tag;
 pub(crate) use thinking::read as read_thinking;
-pub(crate) use tools::{ToolForm, read as read_tools, read_any_object, read_of_anthropic};
+pub(crate) use tools::{
+    DeclaredTools, ToolForm, read as read_tools, read_any_object, read_of_anthropic,
+    read_of_response as read_tools_of_response, read_tools as read_declared_tools,
+};
 
 use crate::error::Problem;
 use crate::{DecisionScope, RequestError, mask_view};

@@ -1,3 +1,4 @@
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use formwork_chat::{Tool, Tools};
@@ -5,11 +6,12 @@ use serde_json::{Value, json};
 
 use super::custom;
 use super::fields::{Fields, Place};
+use super::namespaces::{self, Namespaces};
 use crate::RequestError;
 use crate::error::Problem;
 
 /// Maximum number of tools in a request.
-const MAX_TOOLS: usize = 256;
+const MAX_TOOLS: usize = 1024;
 
 /// Form of a tool in a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,7 +38,8 @@ impl ToolForm {
     /// Returns the types of tools that a model can call, for error messages.
     const fn kinds(self) -> &'static str {
         match self {
-            Self::Nested | Self::Flat => "function and custom",
+            Self::Nested => "function and custom",
+            Self::Flat => "function, custom and namespace",
             Self::Ollama | Self::Anthropic => self.kind(),
         }
     }
@@ -60,12 +63,48 @@ impl ToolForm {
     }
 }
 
+/// Tools that a request declares, before the choice among them.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(crate) struct DeclaredTools {
+    tools: Vec<Tool>,
+    pub(crate) namespaces: Namespaces,
+}
+
 /// Parses `tools`, `tool_choice` and `parallel_tool_calls`.
 pub(crate) fn read(fields: &mut Fields, form: ToolForm) -> Result<Tools, RequestError> {
-    let tools = fields.read("tools", |at| read_tools(at, form))?.unwrap_or_default();
+    let declared = fields.read("tools", |at| read_tools(at, form))?.unwrap_or_default();
+    read_choice(fields, declared.tools, form)
+}
+
+/// Parses the fields of [`read`] in a request for a response. `added` are the tools that items of the
+/// conversation declare, oldest first. A tool replaces an earlier one with the same name.
+pub(crate) fn read_of_response(
+    fields: &mut Fields,
+    added: impl IntoIterator<Item = DeclaredTools>,
+) -> Result<(Tools, Namespaces), RequestError> {
+    let form = ToolForm::Flat;
+    let mut declared = fields.read("tools", |at| read_tools(at, form))?.unwrap_or_default();
+    for more in added {
+        declared.add(more);
+    }
+    check_count(declared.tools.len(), "tools")?;
+    Ok((read_choice(fields, declared.tools, form)?, declared.namespaces))
+}
+
+/// Parses `tool_choice` and `parallel_tool_calls`, and applies them to `tools`.
+fn read_choice(fields: &mut Fields, tools: Vec<Tool>, form: ToolForm) -> Result<Tools, RequestError> {
     let choice = fields.read("tool_choice", |at| Choice::read(&at, form))?;
     let parallel = fields.read("parallel_tool_calls", Place::bool)?.unwrap_or(true);
     chosen(Tools { tools, required: false, parallel }, choice.unwrap_or(Choice::Auto), "tool_choice")
+}
+
+impl DeclaredTools {
+    /// Adds tools that are declared later.
+    fn add(&mut self, more: Self) {
+        self.tools.retain(|tool| more.tools.iter().all(|other| other.name != tool.name));
+        self.tools.extend(more.tools);
+        self.namespaces.add(more.namespaces);
+    }
 }
 
 /// Parses `functions` and `function_call`, the names that were used before `tools`. Returns `None` if
@@ -73,12 +112,14 @@ pub(crate) fn read(fields: &mut Fields, form: ToolForm) -> Result<Tools, Request
 ///
 /// An answer calls at most one function.
 pub(crate) fn read_functions(fields: &mut Fields) -> Result<Option<Tools>, RequestError> {
-    let function = |(index, at): (usize, Place)| {
-        read_function(at.fields()?, format!("functions[{index}].parameters"), ToolForm::Flat)
+    let function = |at: Place| {
+        let place = format!("{}.parameters", at.path());
+        read_function(at.fields()?, place, ToolForm::Flat)
     };
     let all = |at: Place| {
-        let places = within(at.list("an array of functions")?, "functions")?;
-        distinct(places.into_iter().enumerate().map(function))
+        let places = at.list("an array of functions")?;
+        check_count(places.len(), "functions")?;
+        distinct(places.into_iter().map(function))
     };
     let functions = fields.read("functions", all)?.unwrap_or_default();
     let choice = fields.read("function_call", |at| {
@@ -119,8 +160,8 @@ pub(crate) fn read_functions(fields: &mut Fields) -> Result<Option<Tools>, Reque
 
 /// Parses `tools` and `tool_choice` of a request to Anthropic's API.
 pub(crate) fn read_of_anthropic(fields: &mut Fields) -> Result<Tools, RequestError> {
-    let tools = fields.read("tools", |at| read_tools(at, ToolForm::Anthropic))?.unwrap_or_default();
-    let mut set = Tools { tools, required: false, parallel: true };
+    let declared = fields.read("tools", |at| read_tools(at, ToolForm::Anthropic))?.unwrap_or_default();
+    let mut set = Tools { tools: declared.tools, required: false, parallel: true };
     let Some(at) = fields.take("tool_choice") else { return chosen(set, Choice::Auto, "tool_choice") };
     let mut choice = at.fields()?;
     let known = |name: &str| ["auto", "any", "tool", "none"].into_iter().find(|known| *known == name);
@@ -216,7 +257,7 @@ impl Named {
     /// Parses the name of a tool in an object whose type is already read.
     fn read(fields: &mut Fields, form: ToolForm, kind: ToolKind) -> Result<Self, RequestError> {
         if !form.is_nested() {
-            return Ok(Self { name: fields.required("name")?.string()?, kind });
+            return Ok(Self { name: namespaces::read_name(fields)?, kind });
         }
         let mut tool = fields.required(kind.name())?.fields()?;
         let name = tool.required("name")?.string()?;
@@ -296,20 +337,32 @@ impl Choice {
     }
 }
 
-fn read_tools(at: Place, form: ToolForm) -> Result<Vec<Tool>, RequestError> {
-    let places = within(at.list("an array of tools")?, "tools")?.into_iter().enumerate();
-    distinct(places.filter_map(|(index, place)| read_tool(place, form, index).transpose()))
+/// Parses an array of tools.
+pub(crate) fn read_tools(at: Place, form: ToolForm) -> Result<DeclaredTools, RequestError> {
+    let field = at.path().to_owned();
+    let mut found = Vec::new();
+    let mut namespaces = Namespaces::default();
+    for place in at.list("an array of tools")? {
+        if form == ToolForm::Flat && place.value().get("type").is_some_and(|kind| kind == "namespace") {
+            found.extend(namespaces.read(place)?);
+        } else {
+            found.extend(read_tool(place, form)?);
+        }
+    }
+    check_count(found.len(), field)?;
+    Ok(DeclaredTools { tools: distinct(found.into_iter().map(Ok))?, namespaces })
 }
 
 /// A tool, and the field with its name.
-type NamedTool = (Tool, Place);
+pub(super) type NamedTool = (Tool, Place);
 
 /// Collects tools and checks that their names differ.
 fn distinct(all: impl Iterator<Item = Result<NamedTool, RequestError>>) -> Result<Vec<Tool>, RequestError> {
     let mut tools: Vec<Tool> = Vec::new();
+    let mut names = HashSet::new();
     for tool in all {
         let (tool, name) = tool?;
-        if tools.iter().any(|other| other.name == tool.name) {
+        if !names.insert(tool.name.clone()) {
             return Err(name.error(Problem::SameName { name: tool.name }));
         }
         tools.push(tool);
@@ -317,28 +370,28 @@ fn distinct(all: impl Iterator<Item = Result<NamedTool, RequestError>>) -> Resul
     Ok(tools)
 }
 
-fn within(places: Vec<Place>, field: &'static str) -> Result<Vec<Place>, RequestError> {
-    if places.len() <= MAX_TOOLS {
-        return Ok(places);
+fn check_count(given: usize, field: impl Into<String>) -> Result<(), RequestError> {
+    if given <= MAX_TOOLS {
+        return Ok(());
     }
-    Err(RequestError::field(field, Problem::TooMany { given: places.len(), limit: MAX_TOOLS }))
+    Err(RequestError::field(field, Problem::TooMany { given, limit: MAX_TOOLS }))
 }
 
 /// Parses a tool. Returns `None` for a tool without a schema, which only its own host or its own models
 /// know, such as a search of the web. It is noted as ignored. The answer is then one in which the model
 /// does not call it.
-fn read_tool(at: Place, form: ToolForm, index: usize) -> Result<Option<NamedTool>, RequestError> {
+pub(super) fn read_tool(at: Place, form: ToolForm) -> Result<Option<NamedTool>, RequestError> {
     let mut fields = at.clone().fields()?;
     let kind = fields.take("type");
     if form.has_custom_tools() && kind.as_ref().is_some_and(|kind| kind.value() == "custom") {
-        return read_custom_tool(fields, form, index).map(Some);
+        return read_custom_tool(fields, form, at.path()).map(Some);
     }
     let is_hosted = |kind: &Place| {
         kind.one_of(|name| (name != "custom").then_some(()), "function and the tools of hosts")
     };
     if let Some(kind) = kind.filter(|kind| kind.value() != form.kind()) {
         // A misspelt type must not drop a function.
-        let own = ["function", "custom", "parameters", "input_schema"];
+        let own = ["function", "custom", "parameters", "input_schema", "tools"];
         if own.iter().any(|name| fields.get(name).is_some()) {
             kind.one_of(|_| None, form.kinds())?;
         }
@@ -347,18 +400,18 @@ fn read_tool(at: Place, form: ToolForm, index: usize) -> Result<Option<NamedTool
         return Ok(None);
     }
     let (function, place) = match form {
-        ToolForm::Flat | ToolForm::Anthropic => (fields, format!("tools[{index}].{}", form.schema())),
+        ToolForm::Flat | ToolForm::Anthropic => (fields, format!("{}.{}", at.path(), form.schema())),
         ToolForm::Nested | ToolForm::Ollama => {
             let function = fields.required("function")?.fields()?;
             fields.finish()?;
-            (function, format!("tools[{index}].function.parameters"))
+            (function, format!("{}.function.parameters", at.path()))
         }
     };
     read_function(function, place, form).map(Some)
 }
 
 /// Parses the name of a tool. Returns its field too.
-fn read_tool_name(fields: &mut Fields) -> Result<(String, Place), RequestError> {
+pub(super) fn read_tool_name(fields: &mut Fields) -> Result<(String, Place), RequestError> {
     let name = fields.required("name")?;
     let text = name.clone().non_empty_string()?;
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
@@ -369,13 +422,13 @@ fn read_tool_name(fields: &mut Fields) -> Result<(String, Place), RequestError> 
 }
 
 /// Parses a custom tool, whose type is already read.
-fn read_custom_tool(mut fields: Fields, form: ToolForm, index: usize) -> Result<NamedTool, RequestError> {
+fn read_custom_tool(mut fields: Fields, form: ToolForm, path: &str) -> Result<NamedTool, RequestError> {
     let (mut fields, place) = if form.is_nested() {
         let custom = fields.required("custom")?.fields()?;
         fields.finish()?;
-        (custom, format!("tools[{index}].custom.format.grammar.definition"))
+        (custom, format!("{path}.custom.format.grammar.definition"))
     } else {
-        (fields, format!("tools[{index}].format.definition"))
+        (fields, format!("{path}.format.definition"))
     };
     let (name, name_at) = read_tool_name(&mut fields)?;
     let description = fields.read("description", Place::string)?;

@@ -107,6 +107,9 @@ pub enum Item {
         call_id: String,
         /// Name of the function.
         name: String,
+        /// Namespace of the function. Absent if it is in none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        namespace: Option<String>,
         /// Arguments of the call: the text of a JSON object.
         arguments: String,
         /// State of the item.
@@ -120,6 +123,9 @@ pub enum Item {
         call_id: String,
         /// Name of the tool.
         name: String,
+        /// Namespace of the tool. Absent if it is in none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        namespace: Option<String>,
         /// Text for the tool.
         input: String,
         /// State of the item.

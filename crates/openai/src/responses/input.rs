@@ -1,12 +1,12 @@
 use serde_json::{Map, Value, json};
 
-use super::items::{ItemReader, Items, as_messages};
+use super::items::{ItemReader, Items, as_messages, take_tools};
 use super::stored::{Earlier, NothingStored, StoredItems};
 use crate::error::Problem;
 use crate::request::{
-    ChatMessage, Fields, Parameters, Place, Role, TokenLimit, ToolForm, add_verbosity,
-    check_neutral_response, read_any_object, read_json_schema, read_model, read_thinking, read_tools,
-    read_top_logprobs, read_undeclared, take_without_effect,
+    ChatMessage, Fields, Namespaces, Parameters, Place, Role, TokenLimit, add_verbosity,
+    check_neutral_response, read_any_object, read_json_schema, read_model, read_thinking,
+    read_tools_of_response, read_top_logprobs, read_undeclared, take_without_effect,
 };
 use crate::{ChatRequest, DecisionScope, Format, IgnoredFields, RequestError, StreamOptions};
 
@@ -15,6 +15,8 @@ use crate::{ChatRequest, DecisionScope, Format, IgnoredFields, RequestError, Str
 pub struct ResponseRequest {
     /// The request, converted to a chat request.
     pub chat: ChatRequest,
+    /// Tools in namespaces.
+    pub namespaces: Namespaces,
     /// Fields that the response repeats. Fields that the request lacks have their default values.
     pub repeated: Map<String, Value>,
     /// Items of the request itself, in the form in which they are listed. The `id` is empty if the request
@@ -80,6 +82,7 @@ impl ResponseRequest {
         let problem = if input.is_some() { Problem::Empty } else { Problem::Missing };
         let Items { parsed, listed } = input.map(|at| reader.read(at)).transpose()?.unwrap_or_default();
         said.extend(parsed);
+        let added = take_tools(&mut said);
         let said = as_messages(said);
         if said.is_empty() {
             return Err(RequestError::field("input", problem));
@@ -90,6 +93,7 @@ impl ResponseRequest {
         let budget = read_thinking(&mut fields, &mut variables)?.budget();
         let format = fields.read("text", |at| read_text(at, &mut variables))?.flatten();
         let limit = fields.read("max_output_tokens", Place::positive)?;
+        let (tools, namespaces) = read_tools_of_response(&mut fields, added)?;
         let mut chat = ChatRequest {
             model,
             messages,
@@ -99,7 +103,7 @@ impl ResponseRequest {
             parameters: Parameters::read(&mut fields)?,
             logprobs: read_logprobs(&mut fields)?,
             mask_view: None,
-            tools: read_tools(&mut fields, ToolForm::Flat)?,
+            tools,
             any_object: read_any_object(&mut fields)?,
             decisions: DecisionScope::read(&mut fields, format.as_ref())?,
             format,
@@ -117,7 +121,7 @@ impl ResponseRequest {
         if chat.parameters.n != 1 {
             return Err(RequestError::field("n", Problem::NotNeutral { accepted: "1", hint: "" }));
         }
-        Ok(Self { chat, repeated, input: listed, earlier, store })
+        Ok(Self { chat, namespaces, repeated, input: listed, earlier, store })
     }
 }
 

@@ -7,18 +7,21 @@ use super::stored::{Earlier, StoredItems};
 use crate::RequestError;
 use crate::error::Problem;
 use crate::request::{
-    ChatMessage, Fields, Images, Place, Role, ToolCall, read_arguments, read_content, read_parts, shortened,
+    ChatMessage, DeclaredTools, Fields, Images, Place, Role, ToolCall, ToolForm, read_arguments,
+    read_content, read_declared_tools, read_parts, read_tool_name, shortened,
 };
 
 /// Item of the conversation in a request.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum InputItem {
+#[derive(Clone, PartialEq, Debug)]
+pub(super) enum InputItem {
     /// Message of any role.
     Message(ChatMessage),
     /// Call of a function or of a custom tool by the assistant.
     Call(ToolCall),
     /// Text of the assistant's reasoning.
     Reasoning(String),
+    /// Tools that the model may call from then on.
+    Tools(DeclaredTools),
     /// Item that adds nothing to the conversation.
     Nothing,
 }
@@ -108,12 +111,13 @@ fn read_item(at: Place) -> Result<InputItem, RequestError> {
             "function_call_output" | "custom_tool_call_output" => Some(read_result),
             "reasoning" => Some(read_thought),
             "item_reference" => Some(read_reference),
+            "additional_tools" => Some(read_added_tools),
             _ => None,
         }
     };
     let place = at.clone();
     let mut fields = at.fields()?;
-    let supported = "message, function_call, function_call_output, custom_tool_call, custom_tool_call_output and reasoning";
+    let supported = "message, function_call, function_call_output, custom_tool_call, custom_tool_call_output, reasoning and additional_tools";
     let kind = fields.read("type", |at| at.one_of(known, supported))?;
     let item = kind.unwrap_or(read_message)(&mut fields)?;
     if item == InputItem::Nothing {
@@ -146,16 +150,22 @@ fn read_message(fields: &mut Fields) -> Result<InputItem, RequestError> {
 fn read_call(fields: &mut Fields) -> Result<InputItem, RequestError> {
     Ok(InputItem::Call(ToolCall {
         id: fields.required("call_id")?.string()?,
-        name: fields.required("name")?.string()?,
+        name: read_tool_name(fields)?,
         arguments: read_arguments(fields.required("arguments")?)?,
     }))
 }
 
 fn read_custom_call(fields: &mut Fields) -> Result<InputItem, RequestError> {
     let id = fields.required("call_id")?.string()?;
-    let name = fields.required("name")?.string()?;
+    let name = read_tool_name(fields)?;
     let input = fields.required("input")?.string()?;
     Ok(InputItem::Call(ToolCall::custom(id, name, input)))
+}
+
+/// Parses tools that the model may call from the place of the item on.
+fn read_added_tools(fields: &mut Fields) -> Result<InputItem, RequestError> {
+    fields.read("role", |at| at.one_of(|role| (role == "developer").then_some(()), "developer"))?;
+    Ok(InputItem::Tools(read_declared_tools(fields.required("tools")?, ToolForm::Flat)?))
 }
 
 fn read_result(fields: &mut Fields) -> Result<InputItem, RequestError> {
@@ -186,13 +196,19 @@ fn read_thought(fields: &mut Fields) -> Result<InputItem, RequestError> {
     Ok(InputItem::Reasoning(if content.is_empty() { summary } else { content }.join("\n")))
 }
 
+/// Removes the tools that items declare, and returns them.
+pub(super) fn take_tools(items: &mut Vec<InputItem>) -> Vec<DeclaredTools> {
+    let tools = items.extract_if(.., |item| matches!(item, InputItem::Tools(_)));
+    tools.filter_map(|item| if let InputItem::Tools(tools) = item { Some(tools) } else { None }).collect()
+}
+
 /// Converts the items of a conversation to messages. Items of the assistant in a row are one message:
 /// texts are joined by line breaks, and calls come after them.
 pub(super) fn as_messages(items: Vec<InputItem>) -> Vec<ChatMessage> {
     let mut messages: Vec<ChatMessage> = Vec::new();
     for item in items {
         let (content, reasoning, calls) = match item {
-            InputItem::Nothing => continue,
+            InputItem::Nothing | InputItem::Tools(_) => continue,
             InputItem::Message(message) if message.role != Role::Assistant => {
                 messages.push(message);
                 continue;

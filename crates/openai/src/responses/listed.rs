@@ -30,11 +30,19 @@ pub(super) fn listed_form(item: &Value) -> Option<Map<String, Value>> {
             set("call_id", text("call_id").into());
             set("name", text("name").into());
             set("arguments", arguments.into());
+            set_namespace(&mut form, item);
         }
         "custom_tool_call" => {
             for name in ["call_id", "name", "input"] {
                 set(name, text(name).into());
             }
+            set_namespace(&mut form, item);
+        }
+        "additional_tools" => {
+            set("role", "developer".into());
+            set("tools", item.get("tools").cloned().unwrap_or_default());
+            // Such an item has no status.
+            return Some(form);
         }
         "function_call_output" | "custom_tool_call_output" => {
             set("call_id", text("call_id").into());
@@ -47,8 +55,15 @@ pub(super) fn listed_form(item: &Value) -> Option<Map<String, Value>> {
         }
         _ => return None,
     }
-    set("status", status.into());
+    form.insert("status".to_owned(), status.into());
     Some(form)
+}
+
+/// Adds the namespace of a call, if it has one.
+fn set_namespace(form: &mut Map<String, Value>, call: &Value) {
+    if let Some(namespace) = call.get("namespace").filter(|namespace| !namespace.is_null()) {
+        form.insert("namespace".to_owned(), namespace.clone());
+    }
 }
 
 /// Returns a text or a list of parts as a list of parts of one type.

@@ -16,5 +16,4 @@ pub use answer::{
 pub use conversation::{Conversation, ConversationRequest, Deleted, InputTokens, ItemList};
 pub use event::ResponseEvent;
 pub use input::ResponseRequest;
-pub use items::InputItem;
 pub use stored::{Earlier, NothingStored, StoredItems};

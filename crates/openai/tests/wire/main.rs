@@ -3,6 +3,7 @@
 mod completions;
 mod custom_tools;
 mod directives;
+mod namespaces;
 mod ollama;
 mod request;
 mod response;

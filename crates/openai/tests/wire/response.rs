@@ -109,10 +109,22 @@ fn calls() {
             id: "ctc_1".to_owned(),
             call_id: "c1".to_owned(),
             name: "sql".to_owned(),
+            namespace: None,
             input: "a".to_owned(),
             status: Status::Completed,
         },
         r#"{"type":"custom_tool_call","id":"ctc_1","call_id":"c1","name":"sql","input":"a","status":"completed"}"#,
+    );
+    check(
+        &Item::FunctionCall {
+            id: "fc_1".to_owned(),
+            call_id: "c1".to_owned(),
+            name: "find".to_owned(),
+            namespace: Some("crm".to_owned()),
+            arguments: "{}".to_owned(),
+            status: Status::Completed,
+        },
+        r#"{"type":"function_call","id":"fc_1","call_id":"c1","name":"find","namespace":"crm","arguments":"{}","status":"completed"}"#,
     );
     let (item_id, output_index) = ("ctc_1".to_owned(), 2);
     let delta = ResponseEvent::InputDelta { item_id: item_id.clone(), output_index, delta: "a".to_owned() };

@@ -76,7 +76,7 @@ fn rejects_unsupported_requests_and_those_that_need_a_store() {
         (json!({"input": []}), "`input`: must not be empty"),
         (
             json!({"input": [{"type": "computer_call", "id": "x"}]}),
-            "`input[0].type`: unsupported value `computer_call`; supported values: message, function_call, function_call_output, custom_tool_call, custom_tool_call_output and reasoning",
+            "`input[0].type`: unsupported value `computer_call`; supported values: message, function_call, function_call_output, custom_tool_call, custom_tool_call_output, reasoning and additional_tools",
         ),
         (json!({"messages": []}), "`messages`: only null is supported here; use `input`"),
         (

@@ -2,8 +2,8 @@
 //! whole response.
 
 use formwork_openai::{
-    ContentPart, IncompleteDetails, Item, OutputDecision, OutputText, Response, ResponseError, ResponseEvent,
-    ResponseUsage, Status, TokenLogprob,
+    ContentPart, IncompleteDetails, Item, Namespaces, OutputDecision, OutputText, Response, ResponseError,
+    ResponseEvent, ResponseUsage, Status, TokenLogprob,
 };
 
 use crate::answer::{new_id, usage};
@@ -21,6 +21,7 @@ pub(super) struct Growing {
     events: Vec<ResponseEvent>,
     /// Stores the response when it is complete.
     keep: Option<Keep>,
+    namespaces: Namespaces,
 }
 
 /// The item that is growing.
@@ -38,14 +39,22 @@ struct Open {
 enum Kind {
     Thought,
     Message,
-    Call { call_id: String, name: String },
-    CustomCall { call_id: String, name: String },
+    Call(Called),
+    CustomCall(Called),
+}
+
+/// The tool of a call.
+#[derive(Clone, PartialEq, Eq)]
+struct Called {
+    call_id: String,
+    namespace: Option<String>,
+    name: String,
 }
 
 impl Growing {
-    /// Starts from an empty response.
-    pub(super) const fn new(response: Response, keep: Option<Keep>) -> Self {
-        Self { response, open: None, events: Vec::new(), keep }
+    /// Starts from an empty response. `namespaces` has the names of tools that the model may call.
+    pub(super) const fn new(response: Response, keep: Option<Keep>, namespaces: Namespaces) -> Self {
+        Self { response, open: None, events: Vec::new(), keep, namespaces }
     }
 
     /// Returns the first events of a stream.
@@ -69,11 +78,12 @@ impl Growing {
             Said::Content(text, logprobs, decisions) => self.grow(&Kind::Message, text, logprobs, decisions),
             Said::Call { id: call_id, name, is_custom, .. } => {
                 self.close(Status::Completed);
-                self.open(if is_custom {
-                    Kind::CustomCall { call_id, name }
-                } else {
-                    Kind::Call { call_id, name }
-                });
+                let (namespace, name) = match self.namespaces.find(&name) {
+                    Some((namespace, name)) => (Some(namespace.to_owned()), name.to_owned()),
+                    None => (None, name),
+                };
+                let called = Called { call_id, namespace, name };
+                self.open(if is_custom { Kind::CustomCall(called) } else { Kind::Call(called) });
             }
             Said::Arguments { text, .. } => self.append(text, Vec::new(), Vec::new()),
             Said::End(end) => self.end(end),
@@ -145,8 +155,8 @@ impl Growing {
         let prefix = match kind {
             Kind::Thought => "rs_",
             Kind::Message => "msg_",
-            Kind::Call { .. } => "fc_",
-            Kind::CustomCall { .. } => "ctc_",
+            Kind::Call(_) => "fc_",
+            Kind::CustomCall(_) => "ctc_",
         };
         let open =
             Open { id: new_id(prefix), kind, text: String::new(), logprobs: Vec::new(), measured: None };
@@ -173,8 +183,8 @@ impl Growing {
             Kind::Message => {
                 ResponseEvent::TextDelta { item_id, output_index, content_index, delta, logprobs, decisions }
             }
-            Kind::Call { .. } => ResponseEvent::ArgumentsDelta { item_id, output_index, delta },
-            Kind::CustomCall { .. } => ResponseEvent::InputDelta { item_id, output_index, delta },
+            Kind::Call(_) => ResponseEvent::ArgumentsDelta { item_id, output_index, delta },
+            Kind::CustomCall(_) => ResponseEvent::InputDelta { item_id, output_index, delta },
         });
     }
 
@@ -191,11 +201,11 @@ impl Growing {
                 let (item_id, logprobs) = (item_id.clone(), open.logprobs.clone());
                 ResponseEvent::TextDone { item_id, output_index, content_index, text, logprobs }
             }
-            Kind::Call { name, .. } => {
-                let (item_id, name) = (item_id.clone(), name.clone());
+            Kind::Call(called) => {
+                let (item_id, name) = (item_id.clone(), called.name.clone());
                 ResponseEvent::ArgumentsDone { item_id, output_index, name, arguments: text }
             }
-            Kind::CustomCall { .. } => {
+            Kind::CustomCall(_) => {
                 ResponseEvent::InputDone { item_id: item_id.clone(), output_index, input: text }
             }
         });
@@ -218,7 +228,7 @@ impl Open {
                 let (annotations, logprobs) = (Vec::new(), self.logprobs.clone());
                 Some(ContentPart::OutputText(OutputText { text, annotations, logprobs }))
             }
-            Kind::Call { .. } | Kind::CustomCall { .. } => None,
+            Kind::Call(_) | Kind::CustomCall(_) => None,
         }
     }
 
@@ -232,13 +242,13 @@ impl Open {
                 let decisions_error = self.measured.as_ref().and_then(|measured| measured.error.clone());
                 Item::Message { id, role, status, content, decisions, decisions_error }
             }
-            Kind::Call { call_id, name } => {
-                let (call_id, name, arguments) = (call_id.clone(), name.clone(), self.text.clone());
-                Item::FunctionCall { id, call_id, name, arguments, status }
+            Kind::Call(called) => {
+                let (Called { call_id, namespace, name }, arguments) = (called.clone(), self.text.clone());
+                Item::FunctionCall { id, call_id, name, namespace, arguments, status }
             }
-            Kind::CustomCall { call_id, name } => {
-                let (call_id, name, input) = (call_id.clone(), name.clone(), self.text.clone());
-                Item::CustomToolCall { id, call_id, name, input, status }
+            Kind::CustomCall(called) => {
+                let (Called { call_id, namespace, name }, input) = (called.clone(), self.text.clone());
+                Item::CustomToolCall { id, call_id, name, namespace, input, status }
             }
         }
     }

@@ -88,6 +88,7 @@ impl Store {
                     Some("reasoning") => "rs_",
                     Some("function_call") => "fc_",
                     Some("function_call_output") => "fco_",
+                    Some("additional_tools") => "at_",
                     Some("custom_tool_call") => "ctc_",
                     Some("custom_tool_call_output") => "ctco_",
                     _ => "msg_",

@@ -21,6 +21,7 @@ mod infill;
 mod limits;
 mod mask_view;
 mod messages;
+mod namespaces;
 mod numbered_calls;
 mod ollama;
 mod ollama_models;
