@@ -53,14 +53,14 @@ def main():
             if asked is None:
                 row["asked_error"] = free
             else:
-                row.update(masked=asked["ratio_to_free"], grammar_us=asked["grammar_us_per_token"], free=free)
+                row.update(masked=asked["ratio_to_free"], grammar_us=asked["grammar_us_per_token"], head=asked["head_share"], free=free)
             if forced is not None:
-                row.update(forced=forced["ratio_to_free"], share=forced["forced_share"])
+                row.update(forced=forced["ratio_to_free"], share=forced["forced_share"], forced_head=forced["head_share"])
             rows.append(row)
             print(json.dumps(row), flush=True)
     for group in GROUPS:
         of_group = [row for row in rows if row["group"] == group]
-        for name in ("masked", "forced", "share", "grammar_us"):
+        for name in ("masked", "forced", "share", "head", "forced_head", "grammar_us"):
             values = [row[name] for row in of_group if name in row]
             if values:
                 print(f"{group} {name}: median {statistics.median(values):.3f} of {len(values)}, "

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use formwork_lm::{Batch, Logits, Role, Run, Wanted, masked};
+use formwork_vocab::TokenSet;
 
 use crate::Engine;
 use crate::decision::{DecisionJob, DecisionPass};
@@ -416,9 +417,12 @@ impl Engine {
                 drafter.note_pass(time, feeds.len(), tokens);
             }
         }
+        let (head_rows, unmasked) = count_head_rows(turns, &feeds, self.model.vocab_size());
         let replayed = self.model.replayed_tokens();
         let mut stats = self.stats();
         stats.note_pass(time, feeds.len());
+        stats.head_rows += head_rows as u64;
+        stats.unmasked_head_rows += unmasked as u64;
         stats.prompt_tokens += read as u64;
         stats.replayed_tokens = replayed;
         drop(stats);
@@ -552,6 +556,15 @@ impl Engine {
         stats.note_pass(time, texts);
         stats.prompt_tokens += tokens as u64;
     }
+}
+
+/// Returns the number of the head's rows that the masks of a pass allow, and the number without masks.
+fn count_head_rows(turns: &[ScheduledRun], feeds: &[Feed<'_>], vocabulary: usize) -> (usize, usize) {
+    let rows = turns.iter().zip(feeds).flat_map(|(turn, feed)| {
+        let is_masked = turn.followers.is_empty();
+        feed.rows.iter().map(move |mask| mask.filter(|_| is_masked).map_or(vocabulary, TokenSet::count))
+    });
+    rows.fold((0, 0), |(allowed, all), row| (allowed + row, all + vocabulary))
 }
 
 /// Reduces whole logits rows to the tokens that a feed wants.

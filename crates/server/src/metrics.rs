@@ -109,7 +109,7 @@ impl Figure {
     }
 }
 
-const FIGURES: [Figure; 16] = [
+const FIGURES: [Figure; 18] = [
     Figure::gauge("requests_waiting", "Requests waiting in the queue.", |stats| stats.waiting as f64),
     Figure::gauge("requests_running", "Running sequences.", |stats| stats.running as f64),
     Figure::counter("decisions_total", "Prompts of questions that were decided.", |stats| {
@@ -143,6 +143,14 @@ const FIGURES: [Figure; 16] = [
     Figure::counter("accepted_tokens_total", "Drafted tokens that were accepted.", |stats| {
         stats.accepted_tokens as f64
     }),
+    Figure::counter("head_rows_total", "Rows of the output head that masks allowed.", |stats| {
+        stats.head_rows as f64
+    }),
+    Figure::counter(
+        "head_rows_unmasked_total",
+        "Rows of the output head that the same passes would have without masks.",
+        |stats| stats.unmasked_head_rows as f64,
+    ),
     Figure::counter("steps_total", "Forward passes.", |stats| stats.steps as f64),
     Figure::counter(
         "grammar_seconds_total",

@@ -119,6 +119,8 @@ struct Shaped {
     grammar: Duration,
     /// Output tokens of all runs together.
     tokens: usize,
+    /// Share of the rows of the output head that masks allowed, over all passes.
+    head_share: f64,
 }
 
 impl Shaped {
@@ -245,6 +247,8 @@ impl Subject {
             }
             done(run);
         }
+        let stats = engine.stats();
+        shaped.head_share = stats.head_rows as f64 / stats.unmasked_head_rows.max(1) as f64;
         Ok((free, shaped))
     }
 
@@ -294,6 +298,7 @@ impl Measured<'_> {
         if let Some(shaped) = &self.shaped {
             let mut figures = rates_as_json(&shaped.rates);
             figures["forced_share"] = json!(shaped.forced_share());
+            figures["head_share"] = json!(shaped.head_share);
             figures["grammar_us_per_token"] = json!(shaped.grammar_per_token());
             figures["ratio_to_free"] = json!(self.ratio(shaped));
             result["shaped"] = figures;
@@ -340,9 +345,11 @@ impl fmt::Display for Measured<'_> {
         }
         let Some(shaped) = &self.shaped else { return Ok(()) };
         let (forced, grammar) = (shaped.forced_share() * 100.0, shaped.grammar_per_token());
+        let head = shaped.head_share * 100.0;
         write!(
             f,
-            "\nwith the grammar: {}; {forced:.0}% of the tokens forced, {grammar:.1} µs per token for the grammar (warm caches), \
+            "\nwith the grammar: {}; {forced:.0}% of the tokens forced, {head:.1}% of the head's rows \
+             allowed, {grammar:.1} µs per token for the grammar (warm caches), \
              {:.2} times free decode",
             shaped.rates,
             self.ratio(shaped)

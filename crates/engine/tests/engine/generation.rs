@@ -154,6 +154,7 @@ fn statistics_count_what_happened() {
     let engine = start(says(b"{\"answer\": true}"), EngineOptions::default());
     let mut asked = request("json>");
     run(&engine, &asked);
+    let unmasked = engine.stats();
     asked.constraint = Some(constraint("root ::= \"{\\\"answer\\\": \" (\"true\" | \"false\") \"}\""));
     let given = run(&engine, &asked);
     let stats = engine.stats();
@@ -162,6 +163,9 @@ fn statistics_count_what_happened() {
     assert_eq!(stats.completion_tokens as usize, 16 + given.finish().usage.completion_tokens);
     assert_eq!(stats.forced_tokens as usize, given.finish().usage.forced_tokens);
     assert!(stats.forced_tokens > 4);
+    assert_eq!(unmasked.head_rows, unmasked.unmasked_head_rows);
+    let allowed = stats.head_rows - unmasked.head_rows;
+    assert!(allowed > 0 && 10 * allowed < stats.unmasked_head_rows - unmasked.unmasked_head_rows);
     assert_eq!(stats.first_token.count(), 2);
     assert!(stats.between_tokens.count() >= 15);
     assert_eq!(stats.batch.count(), stats.steps);
