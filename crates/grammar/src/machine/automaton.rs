@@ -202,6 +202,10 @@ impl Automaton {
         self.machine.callers(returns, frames)
     }
 
+    pub(crate) fn resumed(&mut self, config: Config, ended: Config) -> Config {
+        self.machine.resumed(config, ended)
+    }
+
     pub(crate) fn equivalent_config(&mut self, config: Config) -> Option<EquivalentConfig> {
         self.machine.equivalent_config(config)
     }

@@ -58,6 +58,15 @@ pub(crate) enum ConfigPart {
         names: bool,
         within: bool,
     },
+    /// A place in a text that occurs in many rules. `alone` is the config at the same place of the text
+    /// without anything after it, which all of these rules share.
+    ///
+    /// What may follow `alone` may also follow `config`. Where the text ends, [`Machine::resumed`] returns
+    /// the config with what comes after it.
+    Shared {
+        config: Config,
+        alone: Config,
+    },
 }
 
 /// A place between two characters of a JSON string, in which between `min` and `max` more
@@ -204,6 +213,13 @@ pub(crate) trait Machine: Send {
     fn equivalent_config(&mut self, config: Config) -> Option<EquivalentConfig> {
         let _ = config;
         None
+    }
+
+    /// Returns the config after a text from `config` that leads from [`alone`](ConfigPart::Shared) to
+    /// `ended`. `ended` must be accepting.
+    fn resumed(&mut self, config: Config, ended: Config) -> Config {
+        let _ = (config, ended);
+        Config::DEAD
     }
 
     /// Returns a config from which most bytes probably lead to the same configs as from `config`. `None`

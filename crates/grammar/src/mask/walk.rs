@@ -29,6 +29,17 @@ pub(crate) struct TextMasks {
     free: Kept,
     /// Masks of the configs that [`ConfigPart::Equivalent`] names as `other`.
     likes: Kept,
+    /// Masks of the texts that [`ConfigPart::Shared`] names as `alone`, by config.
+    shared: FxHashMap<Config, SharedText>,
+}
+
+/// What may follow a place of a text that many rules share.
+#[derive(Clone)]
+struct SharedText {
+    /// The tokens that stay in the text or end with it.
+    mask: Arc<TokenSet>,
+    /// The nodes of the trie at which the text may end although longer tokens follow, with the config there.
+    ends: Arc<[(TrieNode, Config)]>,
 }
 
 /// By config: a mask, and the tokens of the mask that each user of the mask must test one by one.
@@ -54,21 +65,23 @@ impl Undecided {
 
 impl TextMasks {
     pub(crate) fn new(strings: Arc<Strings>, classes: Arc<CharClasses>) -> Self {
-        Self { strings, classes, free: FxHashMap::default(), likes: FxHashMap::default() }
+        let (free, likes, shared) = (FxHashMap::default(), FxHashMap::default(), FxHashMap::default());
+        Self { strings, classes, free, likes, shared }
     }
 
     pub(crate) fn clear(&mut self) {
         self.free.clear();
         self.likes.clear();
+        self.shared.clear();
     }
 
     /// Returns the approximate memory of the masks, in bytes.
     pub(crate) fn byte_len(&self) -> usize {
-        self.free
-            .values()
-            .chain(self.likes.values())
-            .next()
-            .map_or(0, |(mask, _)| (self.free.len() + self.likes.len()) * mask.byte_len())
+        let kept = self.free.values().chain(self.likes.values()).map(|(mask, _)| mask);
+        let mut masks = kept.chain(self.shared.values().map(|text| &text.mask));
+        let count = self.free.len() + self.likes.len() + self.shared.len();
+        let ends: usize = self.shared.values().map(|text| size_of_val(&*text.ends)).sum();
+        masks.next().map_or(0, |mask| count * mask.byte_len()) + ends
     }
 }
 
@@ -80,6 +93,7 @@ pub(crate) struct Walk<'a> {
     classes: &'a CharClasses,
     texts: &'a mut Kept,
     likes: &'a mut Kept,
+    shared: &'a mut FxHashMap<Config, SharedText>,
     pool: &'a Pool,
     /// Nodes whose children must still be visited, each with the config at the node.
     open: Vec<(TrieNode, Config)>,
@@ -87,6 +101,8 @@ pub(crate) struct Walk<'a> {
     noted: Vec<(TrieNode, Config)>,
     /// Tokens to test one by one at the end.
     undecided: Undecided,
+    /// The ends of a [`SharedText`] that is being computed.
+    ends: Option<Vec<(TrieNode, Config)>>,
 }
 
 /// A trie to walk, the notes about its nodes, and a filter for its tokens.
@@ -124,7 +140,7 @@ impl<'a> Walk<'a> {
     pub(crate) fn new(
         automaton: &'a mut Automaton,
         vocabulary: &'a Vocabulary,
-        TextMasks { strings, classes, free: texts, likes }: &'a mut TextMasks,
+        TextMasks { strings, classes, free: texts, likes, shared }: &'a mut TextMasks,
         pool: &'a Pool,
     ) -> Self {
         let (open, noted) = (Vec::new(), Vec::new());
@@ -135,10 +151,12 @@ impl<'a> Walk<'a> {
             classes,
             texts,
             likes,
+            shared,
             pool,
             open,
             noted,
             undecided: Undecided::default(),
+            ends: None,
         }
     }
 
@@ -208,7 +226,72 @@ impl<'a> Walk<'a> {
                 let different = self.differ(self.tokens(), TrieNode::ROOT, config, false);
                 self.except(ordinary, different)
             }
+            ConfigPart::Shared { config, alone } => self.resumed(config, alone),
         }
+    }
+
+    /// Returns the tokens that may follow a place in a text that many rules share.
+    fn resumed(&mut self, config: Config, alone: Config) -> Arc<TokenSet> {
+        let SharedText { mut mask, ends } = self.alone(alone);
+        for &(node, ended) in &*ends {
+            let next = self.automaton.resumed(config, ended);
+            if next != Config::DEAD {
+                self.open.push((node, next));
+            }
+        }
+        if !self.open.is_empty() {
+            self.run(self.tokens(), Arc::make_mut(&mut mask));
+        }
+        mask
+    }
+
+    /// Returns what may follow a place in a text without anything after it. Computes it once.
+    fn alone(&mut self, config: Config) -> SharedText {
+        if let Some(known) = self.shared.get(&config) {
+            return known.clone();
+        }
+        let counterpart = self.automaton.counterpart(config);
+        let text = match counterpart {
+            Some((other, bytes)) => self.alone_like(config, self.shared.get(&other).cloned(), (other, bytes)),
+            None => self.alone_plain(config),
+        };
+        self.shared.insert(config, text.clone());
+        text
+    }
+
+    fn alone_plain(&mut self, config: Config) -> SharedText {
+        self.ends = Some(Vec::new());
+        let mask = Arc::new(self.plain(config));
+        SharedText { mask, ends: self.ends.take().unwrap_or_default().into() }
+    }
+
+    /// Derives what may follow `config` from what may follow its counterpart `other`. Only the bytes in
+    /// `bytes` lead elsewhere.
+    fn alone_like(
+        &mut self,
+        config: Config,
+        known: Option<SharedText>,
+        (other, bytes): (Config, ByteSet),
+    ) -> SharedText {
+        let ordinary = known.unwrap_or_else(|| {
+            let text = self.alone_plain(other);
+            self.shared.insert(other, text.clone());
+            text
+        });
+        let mut mask = self.pool.copy(&ordinary.mask);
+        let mut ends = ordinary.ends.to_vec();
+        let trie = self.vocabulary.trie();
+        for (_, node) in trie.children(TrieNode::ROOT).filter(|&(byte, _)| bytes.contains(byte)) {
+            for &token in trie.tokens_below(node) {
+                mask.remove(token);
+            }
+            let below = trie.nodes_below(node);
+            ends.retain(|&(end, _)| end != node && !below.contains(&end.index()));
+        }
+        self.ends = Some(ends);
+        self.expand(self.tokens(), (TrieNode::ROOT, config), bytes, &mut mask);
+        self.run(self.tokens(), &mut mask);
+        SharedText { mask: Arc::new(mask), ends: self.ends.take().unwrap_or_default().into() }
     }
 
     /// Returns the mask of `config`, which other configs are equivalent to. Computes each such mask
@@ -417,6 +500,11 @@ impl<'a> Walk<'a> {
             }
         }
         if ground.trie.has_children(node) {
+            if let Some(ends) = &mut self.ends
+                && self.automaton.accepting(config)
+            {
+                ends.push((node, config));
+            }
             if noted { self.noted.push((node, config)) } else { self.open.push((node, config)) }
         }
     }
@@ -428,7 +516,7 @@ impl<'a> Walk<'a> {
         self.automaton.parts(at.1, &mut parts);
         for part in parts {
             let (text, special) = match part {
-                ConfigPart::Plain(config) => {
+                ConfigPart::Plain(config) | ConfigPart::Shared { config, .. } => {
                     self.open.push((at.0, config));
                     continue;
                 }

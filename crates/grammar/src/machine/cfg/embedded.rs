@@ -5,6 +5,7 @@
 //! dot like any other dot: an item combines the dot with a return.
 
 use std::cell::LazyCell;
+use std::sync::Arc;
 
 use formwork_vocab::TokenId;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -14,15 +15,28 @@ use crate::ByteSet;
 use crate::machine::{Config, ConfigPart, EquivalentConfig, Machine, Tolerance};
 use crate::mask::named_tokens::NamedTokens;
 
-/// The other machines of a grammar, one for each embedded program, and the dots that stand for their configs.
+/// The other machines of a grammar, and the dots that stand for their configs.
 pub(super) struct Embedded {
     machines: Vec<LazyMachine>,
+    /// The reader of each embedded program.
+    readers: Vec<Reader>,
     /// Indices of the machines that are created.
-    started: FxHashSet<u32>,
-    /// `(machine, config)` of each dot, starting with dot [`FIRST`]. `machine` is an index into
-    /// `machines`.
+    started: FxHashSet<usize>,
+    /// `(program, config)` of each dot, starting with dot [`FIRST`]. `program` is the index of an embedded
+    /// program.
     places: Vec<(u32, Config)>,
     dots: FxHashMap<(u32, Config), Dot>,
+}
+
+/// The machine that reads an embedded program.
+#[derive(Clone, Copy)]
+struct Reader {
+    /// Index of the machine.
+    machine: usize,
+    /// Index of the first program that the machine reads. Equal raw strings share a machine.
+    first: u32,
+    /// True if the program is of raw strings.
+    is_text: bool,
 }
 
 /// A machine that is created when the first text begins. A grammar may have hundreds of schemas, and most
@@ -35,12 +49,23 @@ const FIRST: u32 = 1 << 31;
 
 impl Embedded {
     pub(super) fn new(programs: &[EmbeddedProgram]) -> Self {
-        let machines = programs.iter().map(|program| -> LazyMachine {
-            let program = program.clone();
-            LazyCell::new(Box::new(move || program.machine()))
-        });
+        let mut machines: Vec<LazyMachine> = Vec::new();
+        let mut known = FxHashMap::default();
+        let mut readers = Vec::with_capacity(programs.len());
+        for (program, index) in programs.iter().zip(0..) {
+            let mut reader = Reader { machine: machines.len(), first: index, is_text: false };
+            if let EmbeddedProgram::Text(text) = program {
+                reader.is_text = true;
+                reader = *known.entry(Arc::as_ptr(text)).or_insert(reader);
+            }
+            if reader.machine == machines.len() {
+                let program = program.clone();
+                machines.push(LazyCell::new(Box::new(move || program.machine())));
+            }
+            readers.push(reader);
+        }
         let started = FxHashSet::default();
-        Self { machines: machines.collect(), started, places: Vec::new(), dots: FxHashMap::default() }
+        Self { machines, readers, started, places: Vec::new(), dots: FxHashMap::default() }
     }
 
     pub(super) const fn holds(dot: Dot) -> bool {
@@ -53,32 +78,47 @@ impl Embedded {
     }
 
     fn place(&self, dot: Dot) -> (&dyn Machine, Config) {
-        let (machine, config) = self.places[(dot.0 - FIRST) as usize];
-        (&**self.machines[machine as usize], config)
+        let (program, config) = self.places[(dot.0 - FIRST) as usize];
+        (&**self.machines[self.readers[program as usize].machine], config)
     }
 
-    fn dot(&mut self, machine: u32, config: Config) -> Option<Dot> {
+    /// Returns the embedded program of a dot, its machine, and the machine's config.
+    fn place_mut(&mut self, dot: Dot) -> (u32, &mut dyn Machine, Config) {
+        let (program, config) = self.places[(dot.0 - FIRST) as usize];
+        (program, &mut **self.machines[self.readers[program as usize].machine], config)
+    }
+
+    fn dot(&mut self, program: u32, config: Config) -> Option<Dot> {
         if config == Config::DEAD {
             return None;
         }
-        Some(*self.dots.entry((machine, config)).or_insert_with(|| {
-            self.places.push((machine, config));
+        Some(*self.dots.entry((program, config)).or_insert_with(|| {
+            self.places.push((program, config));
             Dot(FIRST + self.places.len() as u32 - 1)
         }))
+    }
+
+    /// Returns the dot at the same place of a raw string that stands for all equal raw strings. `None` if
+    /// `dot` is in a JSON text.
+    pub(super) fn shared(&mut self, dot: Dot) -> Option<Dot> {
+        let (program, config) = self.places[(dot.0 - FIRST) as usize];
+        let Reader { first, is_text, .. } = self.readers[program as usize];
+        if is_text { self.dot(first, config) } else { None }
     }
 
     /// Returns the dot at the start of the texts of an embedded program. `None` if there are no
     /// texts.
     pub(super) fn start(&mut self, index: u32) -> Option<Dot> {
-        self.started.insert(index);
-        let config = self.machines[index as usize].start();
+        let machine = self.readers[index as usize].machine;
+        self.started.insert(machine);
+        let config = self.machines[machine].start();
         self.dot(index, config)
     }
 
     pub(super) fn step(&mut self, dot: Dot, byte: u8) -> Option<Dot> {
-        let (machine, config) = self.places[(dot.0 - FIRST) as usize];
-        let next = self.machines[machine as usize].step(config, byte);
-        self.dot(machine, next)
+        let (program, machine, config) = self.place_mut(dot);
+        let next = machine.step(config, byte);
+        self.dot(program, next)
     }
 
     /// Reports whether the JSON text may end at `dot`.
@@ -101,8 +141,8 @@ impl Embedded {
     }
 
     pub(super) fn tolerance(&mut self, dot: Dot) -> Option<Tolerance> {
-        let (machine, config) = self.places[(dot.0 - FIRST) as usize];
-        self.machines[machine as usize].tolerance(config)
+        let (_, machine, config) = self.place_mut(dot);
+        machine.tolerance(config)
     }
 
     pub(super) fn expected(&self, dot: Dot, following: ByteSet) -> Vec<String> {
@@ -113,37 +153,38 @@ impl Embedded {
     /// Returns the parts of the dot's config. Each part comes with the dots for the configs in the
     /// part, in the order of the fields. A second dot is `None` if the part has one config.
     pub(super) fn parts(&mut self, dot: Dot) -> Vec<(ConfigPart, [Option<Dot>; 2])> {
-        let (machine, config) = self.places[(dot.0 - FIRST) as usize];
+        let (program, machine, config) = self.place_mut(dot);
         let mut parts = Vec::with_capacity(1);
-        self.machines[machine as usize].parts(config, &mut parts);
+        machine.parts(config, &mut parts);
         let with_dots = |part: ConfigPart| {
             let [first, second] = match part {
                 ConfigPart::Plain(config) => [config, Config::DEAD],
                 ConfigPart::Text(text) => [text.after, Config::DEAD],
                 ConfigPart::Special { config, text } => [config, text.after],
                 ConfigPart::Equivalent { config, other, .. } => [config, other],
+                ConfigPart::Shared { config, alone } => [config, alone],
             };
-            (part, [self.dot(machine, first), self.dot(machine, second)])
+            (part, [self.dot(program, first), self.dot(program, second)])
         };
         parts.into_iter().map(with_dots).collect()
     }
 
     pub(super) fn equivalent_config(&mut self, dot: Dot) -> Option<(Dot, ByteSet)> {
-        let (machine, config) = self.places[(dot.0 - FIRST) as usize];
-        let EquivalentConfig { other, bytes } = self.machines[machine as usize].equivalent_config(config)?;
-        Some((self.dot(machine, other)?, bytes))
+        let (program, machine, config) = self.place_mut(dot);
+        let EquivalentConfig { other, bytes } = machine.equivalent_config(config)?;
+        Some((self.dot(program, other)?, bytes))
     }
 
     pub(super) fn counterpart(&mut self, dot: Dot) -> Option<Dot> {
-        let (machine, config) = self.places[(dot.0 - FIRST) as usize];
-        let other = self.machines[machine as usize].counterpart(config)?;
-        self.dot(machine, other)
+        let (program, machine, config) = self.place_mut(dot);
+        let other = machine.counterpart(config)?;
+        self.dot(program, other)
     }
 
     pub(super) fn without_names(&mut self, dot: Dot) -> Option<Dot> {
-        let (machine, config) = self.places[(dot.0 - FIRST) as usize];
-        let other = self.machines[machine as usize].without_names(config);
-        self.dot(machine, other)
+        let (program, machine, config) = self.place_mut(dot);
+        let other = machine.without_names(config);
+        self.dot(program, other)
     }
 
     pub(super) fn add_repeating(&self, dot: Dot, named: &NamedTokens, tokens: &mut Vec<TokenId>) {
@@ -153,13 +194,13 @@ impl Embedded {
 
     /// Returns a shortest completion of the JSON text.
     pub(super) fn closing(&mut self, dot: Dot) -> Vec<u8> {
-        let (machine, config) = self.places[(dot.0 - FIRST) as usize];
-        self.machines[machine as usize].closing(config)
+        let (_, machine, config) = self.place_mut(dot);
+        machine.closing(config)
     }
 
     /// Returns the approximate memory use, in bytes.
     pub(super) fn byte_len(&self) -> usize {
         let places = 3 * self.places.len() * size_of::<(u32, Config)>();
-        self.started.iter().map(|&machine| self.machines[machine as usize].byte_len()).sum::<usize>() + places
+        self.started.iter().map(|&machine| self.machines[machine].byte_len()).sum::<usize>() + places
     }
 }

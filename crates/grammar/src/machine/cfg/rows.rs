@@ -65,6 +65,8 @@ pub(crate) struct CfgMachine {
     pub(super) rows: Vec<Row>,
     pub(super) returns: Vec<Return>,
     ids: FxHashMap<Hashed<Kernel>, Config>,
+    /// Rows with some items of other rows, for [`Machine::parts`].
+    row_parts: FxHashMap<Box<[Item]>, Config>,
     /// Returns outside circles, by their callers.
     pub(super) return_ids: FxHashMap<Hashed<Box<[Item]>>, ReturnId>,
     /// First return of each known circle.
@@ -87,6 +89,9 @@ pub(crate) struct CfgMachine {
 /// Maximum number of items of a row that [`CfgMachine::check`] accepts. A mask from a row of this
 /// size takes a tenth of a second.
 const ITEMS: usize = 1 << 12;
+
+/// Maximum number of items inside texts of other machines for which a row is taken apart.
+const APART: usize = 8;
 
 /// Limits of the walks in [`CfgMachine::check`]: the number of walks from the start, the number of
 /// bytes of each walk, and the total number of items on all walks.
@@ -190,6 +195,7 @@ impl CfgMachine {
             rows: Vec::new(),
             returns: vec![output_end],
             ids: FxHashMap::default(),
+            row_parts: FxHashMap::default(),
             return_ids: FxHashMap::default(),
             circle_ids: FxHashMap::default(),
             class_runs: FxHashMap::default(),
@@ -389,6 +395,40 @@ impl CfgMachine {
         }
     }
 
+    /// Appends the parts of a row that may have several items: each item inside a text of another machine
+    /// by itself, and all others together.
+    fn parts_of_items(&mut self, config: Config, parts: &mut Vec<ConfigPart>) {
+        let items = &self.rows[config.index()].items;
+        let count = items.iter().filter(|item| Embedded::holds(item.dot)).count();
+        if count == 0 || count > APART {
+            return parts.push(ConfigPart::Plain(config));
+        }
+        let (within, others): (Vec<Item>, Vec<Item>) =
+            items.iter().partition(|item| Embedded::holds(item.dot));
+        if !others.is_empty() {
+            let others = self.part_of_row(others);
+            parts.push(ConfigPart::Plain(others));
+        }
+        for item in within {
+            let part = self.part_of_row(vec![item]);
+            self.parts(part, parts);
+        }
+    }
+
+    /// Returns the row of some items of another row, without what their rules call or return to.
+    fn part_of_row(&mut self, items: Vec<Item>) -> Config {
+        if let Some(&known) = self.row_parts.get(&*items) {
+            return known;
+        }
+        let items = items.into_boxed_slice();
+        self.byte_len += size_of_val(&*items) + 64;
+        let closing = self.best(&items);
+        let row = Row { items: items.clone(), accepting: false, closing, bare: false, weight: 1 };
+        let config = self.push_row(row);
+        self.row_parts.insert(items, config);
+        config
+    }
+
     /// Returns the config of the row with a single item, at `dot` and with the return of `item`.
     /// Dead if `dot` is `None`.
     fn with_dot(&mut self, item: Item, dot: Option<Dot>) -> Config {
@@ -461,7 +501,15 @@ impl Machine for CfgMachine {
     }
 
     fn parts(&mut self, config: Config, parts: &mut Vec<ConfigPart>) {
-        let Some(item) = self.lone_embedded(config) else { return parts.push(ConfigPart::Plain(config)) };
+        let Some(item) = self.lone_embedded(config) else { return self.parts_of_items(config, parts) };
+        if let Some(shared) = self.embedded.shared(item.dot) {
+            let alone = self.intern(vec![Item { dot: shared, returns: OUTPUT_END }]);
+            return parts.push(if alone == config {
+                ConfigPart::Plain(config)
+            } else {
+                ConfigPart::Shared { config, alone }
+            });
+        }
         for (part, dots) in self.embedded.parts(item.dot) {
             let [first, second] = dots.map(|dot| self.with_dot(item, dot));
             parts.push(match part {
@@ -473,8 +521,22 @@ impl Machine for CfgMachine {
                 ConfigPart::Equivalent { names, within, .. } => {
                     ConfigPart::Equivalent { config: first, other: second, names, within }
                 }
+                ConfigPart::Shared { .. } => ConfigPart::Shared { config: first, alone: second },
             });
         }
+    }
+
+    fn resumed(&mut self, config: Config, ended: Config) -> Config {
+        let Some(item) = self.lone_embedded(config) else { return Config::DEAD };
+        let dots = self.rows[ended.index()].items.iter().map(|ended| ended.dot);
+        let mut items: Vec<Item> = dots.map(|dot| Item { dot, ..item }).collect();
+        items.extend_from_slice(&self.returns[item.returns.index()].callers);
+        let (kernel, accepting, completed) = self.completed(items);
+        let accepting = accepting || item.returns == OUTPUT_END;
+        if kernel.is_empty() && !accepting {
+            return Config::DEAD;
+        }
+        self.intern_kernel(kernel, accepting, completed)
     }
 
     fn frames(&mut self, config: Config, frames: &mut Vec<Frame>) {

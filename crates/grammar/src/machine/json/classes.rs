@@ -271,7 +271,7 @@ impl JsonMachine {
         for thread in threads {
             let single = self.interner.config(&[thread]);
             match self.part_of(single, self.interner.thread(thread)) {
-                ConfigPart::Plain(_) => plain.push(thread),
+                ConfigPart::Plain(_) | ConfigPart::Shared { .. } => plain.push(thread),
                 like @ ConfigPart::Equivalent { .. } => parts.push(like),
                 ConfigPart::Text(Text { min, max, after }) => {
                     let after = self.interner.threads_of(after);
