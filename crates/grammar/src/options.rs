@@ -95,7 +95,7 @@ pub enum Order {
 ///
 /// This option has no effect on a schema with `additionalProperties`, `patternProperties`,
 /// `propertyNames` or `unevaluatedProperties`, whatever their values are. It also has no effect on
-/// a schema without `properties`.
+/// a schema without `properties`, or whose `properties` has no entries.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Undeclared {
     /// Undeclared members do not occur, unless `minProperties` or a negation requires them. All

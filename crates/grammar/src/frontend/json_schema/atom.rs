@@ -113,7 +113,7 @@ pub(super) struct ObjectKeywords {
     pub(super) names: Vec<AtomId>,
     /// Atoms of negated `propertyNames`. For each atom, at least one name must violate the atom.
     pub(super) other_names: Vec<AtomId>,
-    /// True if the subschema has `properties`, even without entries.
+    /// True if the subschema has `properties` with entries.
     pub(super) declares: bool,
     /// True if a keyword applies to members that `properties` does not declare.
     pub(super) speaks_of_others: bool,

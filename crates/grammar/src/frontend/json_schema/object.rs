@@ -14,8 +14,10 @@ impl Atoms<'_> {
         );
         match keyword.name {
             "properties" => {
-                atom.object.declares = true;
-                for (name, member) in members(keyword)? {
+                let members = members(keyword)?;
+                // Clients write an empty object for a place that takes anything.
+                atom.object.declares |= !members.is_empty();
+                for (name, member) in members {
                     let place = self.at(&child_pointer(&keyword.pointer, name));
                     atom.object.properties.push((name.clone(), place));
                     if is_required(member) {

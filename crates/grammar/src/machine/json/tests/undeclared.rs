@@ -29,7 +29,13 @@ fn generates_declared_members_only() {
         (city(), SchemaOptions { order: Order::Any, ..generate() }, &[PARIS], &[INVENTED]),
         (city(), SchemaOptions { undeclared: Undeclared::Allow, ..generate() }, &[PARIS, INVENTED], &["{}"]),
         (city(), SchemaOptions::accept(), &[PARIS, INVENTED], &["{}"]),
-        (json!({"type": "object", "properties": {}}), generate(), &["{}"], &[r#"{"a": 1}"#]),
+        (json!({"type": "object", "properties": {}}), generate(), &["{}", r#"{"a": 1}"#], &["[]"]),
+        (
+            json!({"type": "object", "properties": {}, "additionalProperties": false}),
+            generate(),
+            &["{}"],
+            &[r#"{"a": 1}"#],
+        ),
         (json!({"items": city()}), generate(), &[r#"[{"city": ""}]"#], &[r#"[{"city": "", "a": 1}]"#]),
     ]);
 }
