@@ -1,5 +1,7 @@
 //! Messages whose content is a list of blocks.
 
+use serde_json::Value;
+
 use crate::RequestError;
 use crate::request::{ChatMessage, Fields, IMAGE, Images, Place, Role, ToolCall, read_arguments, read_parts};
 
@@ -21,8 +23,15 @@ pub(super) fn read_messages(at: Place) -> Result<Vec<ChatMessage>, RequestError>
         let blocks = if content.is_string() {
             vec![Block::Text(content.string()?)]
         } else {
-            let places = content.list("a string or an array of content blocks")?;
-            places.into_iter().map(|place| read_block(place, role)).collect::<Result<_, _>>()?
+            let mut blocks: Vec<Block> = Vec::new();
+            for place in content.list("a string or an array of content blocks")? {
+                // Agents send what a tool has read after its result.
+                let is_after_result =
+                    messages.last().is_some_and(|last: &ChatMessage| last.role == Role::Tool)
+                        || blocks.iter().any(|block| matches!(block, Block::Result { .. }));
+                blocks.push(read_block(place, role, Images::after_result(is_after_result))?);
+            }
+            blocks
         };
         match role {
             Role::Assistant => match assistant(blocks) {
@@ -49,7 +58,8 @@ enum Block {
     Nothing,
 }
 
-fn read_block(at: Place, role: Role) -> Result<Block, RequestError> {
+/// Parses a block of a message. Images and documents that cannot be read are treated as `images` says.
+fn read_block(at: Place, role: Role, images: Images) -> Result<Block, RequestError> {
     type Reader = fn(&mut Fields) -> Result<Block, RequestError>;
     let user = |name: &str| -> Option<Reader> {
         match name {
@@ -74,6 +84,13 @@ fn read_block(at: Place, role: Role) -> Result<Block, RequestError> {
             _ => None,
         }
     };
+    if images == Images::Placeholder
+        && role != Role::Assistant
+        && let Some(text) = placeholder(at.value())
+    {
+        at.ignore();
+        return Ok(Block::Text(text.to_owned()));
+    }
     let mut fields = at.fields()?;
     let kind = fields.required("type")?;
     let read = if role == Role::Assistant {
@@ -88,6 +105,22 @@ fn read_block(at: Place, role: Role) -> Result<Block, RequestError> {
     }
     fields.finish()?;
     Ok(block)
+}
+
+/// Text that stands for a document.
+const DOCUMENT: &str = "[A document, which this model cannot read.]";
+
+/// Returns the text that stands for an image, or for a document whose text is not part of the request.
+/// `None` for other blocks.
+fn placeholder(block: &Value) -> Option<&'static str> {
+    match block.get("type")?.as_str()? {
+        "image" => Some(IMAGE),
+        "document" => {
+            let kind = block.get("source")?.get("type")?;
+            ["base64", "url", "file"].iter().any(|known| kind == known).then_some(DOCUMENT)
+        }
+        _ => None,
+    }
 }
 
 fn read_text(fields: &mut Fields) -> Result<Block, RequestError> {
@@ -121,33 +154,32 @@ fn read_result(fields: &mut Fields) -> Result<Block, RequestError> {
     Ok(Block::Result { id, text })
 }
 
-/// Parses the content of a result: a string, or blocks. An image becomes a placeholder, so that it does
-/// not end the conversation.
+/// Parses the content of a result: a string, or blocks. An image or a document that cannot be read becomes
+/// a placeholder, so that it does not end the conversation.
 fn read_result_content(at: Place) -> Result<String, RequestError> {
     type Reader = fn(&mut Fields) -> Result<Block, RequestError>;
     if at.is_string() {
         return at.string();
     }
-    let known = |name: &str| -> Option<Option<Reader>> {
+    let known = |name: &str| -> Option<Reader> {
         match name {
-            "text" => Some(Some(read_text)),
-            "document" => Some(Some(read_document)),
-            "search_result" => Some(Some(read_search_result)),
-            "tool_reference" => Some(Some(|fields| Ok(Block::Text(fields.required("tool_name")?.string()?)))),
-            "image" => Some(None),
+            "text" => Some(read_text),
+            "document" => Some(read_document),
+            "search_result" => Some(read_search_result),
+            "tool_reference" => Some(|fields| Ok(Block::Text(fields.required("tool_name")?.string()?))),
             _ => None,
         }
     };
     let mut texts = Vec::new();
     for place in at.list("a string or an array of content blocks")? {
+        if let Some(text) = placeholder(place.value()) {
+            texts.push(text.to_owned());
+            place.ignore();
+            continue;
+        }
         let mut fields = place.clone().fields()?;
         let kind = fields.required("type")?;
         let read = kind.one_of(known, "text, document, search_result, tool_reference and image")?;
-        let Some(read) = read else {
-            texts.push(IMAGE.to_owned());
-            place.ignore();
-            continue;
-        };
         if let Block::Text(text) = read(&mut fields)? {
             texts.push(text);
         }
@@ -229,7 +261,7 @@ fn append(all: &mut Option<String>, separator: &str, text: &str) {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
     use crate::anthropic::MessagesRequest;

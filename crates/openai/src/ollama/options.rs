@@ -1,7 +1,5 @@
 //! Field `options`: the generation parameters, and settings that have no effect here.
 
-use serde_json::Map;
-
 use crate::RequestError;
 use crate::error::Problem;
 use crate::request::{Fields, Parameters, Place, TokenLimit, check_of_others, take_without_effect};
@@ -31,10 +29,31 @@ const WITHOUT_EFFECT: [&str; 15] = [
     "draft_num_predict",
 ];
 
-/// Parses the field `options`.
+/// Options that some clients write beside `options`, and their names there.
+const BESIDE: [(&str, &str); 9] = [
+    ("temperature", "temperature"),
+    ("top_p", "top_p"),
+    ("top_k", "top_k"),
+    ("seed", "seed"),
+    ("stop", "stop"),
+    ("presence_penalty", "presence_penalty"),
+    ("frequency_penalty", "frequency_penalty"),
+    ("max_tokens", "num_predict"),
+    ("max_output_tokens", "num_predict"),
+];
+
+/// Parses the field `options`, and options beside it. Those within it count if both are given.
 pub(super) fn read(fields: &mut Fields) -> Result<Parameters, RequestError> {
     let options = fields.read("options", Place::fields)?;
-    let mut options = options.unwrap_or_else(|| Fields::of_fields(Map::new()));
+    let mut options = options.unwrap_or_else(|| fields.inner("options"));
+    for (name, inner) in BESIDE {
+        let Some(at) = fields.take(name) else { continue };
+        if options.get(inner).is_some() {
+            at.ignore();
+        } else {
+            options.put(inner, at);
+        }
+    }
     // -1 asks for a random seed.
     if options.get("seed").is_some_and(|seed| *seed == -1) {
         options.take("seed");

@@ -63,6 +63,16 @@ impl Fields {
         Some(Place { path: self.path_of(name), value, ignored: self.ignored.clone() })
     }
 
+    /// Creates the empty object that a field would have.
+    pub(crate) fn inner(&self, name: &str) -> Self {
+        Self::new(self.path_of(name), Map::new(), self.ignored.clone())
+    }
+
+    /// Adds a value that stands elsewhere in the request. Errors name it as a field of this object.
+    pub(crate) fn put(&mut self, name: &str, at: Place) {
+        self.unread.insert(name.to_owned(), at.value);
+    }
+
     /// Marks a field as read that is known to have no effect.
     pub(crate) fn ignore(&mut self, name: &str) {
         if let Some(at) = self.take(name) {

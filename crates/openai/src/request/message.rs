@@ -120,7 +120,9 @@ pub(super) fn read_all(at: Place) -> Result<Messages, RequestError> {
             }
             messages.is_begun |= marks;
         }
-        let message = read(place, fields, index, &last_calls)?;
+        let last = messages.all.last();
+        let images = Images::after_result(last.is_some_and(|message| message.role == Role::Tool));
+        let message = read(place, fields, (index, images), &last_calls)?;
         if !message.tool_calls.is_empty() {
             let calls = message.tool_calls.iter().map(|call| (call.name.clone(), call.id.clone()));
             last_calls = calls.collect();
@@ -130,12 +132,12 @@ pub(super) fn read_all(at: Place) -> Result<Messages, RequestError> {
     Ok(messages)
 }
 
-/// Parses the message at an index. `last_calls` has the ids of the calls in the last message with calls,
-/// by the names of their functions.
+/// Parses the message at an index, whose images are treated as given if it is not of an assistant.
+/// `last_calls` has the ids of the calls in the last message with calls, by the names of their functions.
 fn read(
     at: &Place,
     mut fields: Fields,
-    index: usize,
+    (index, images): (usize, Images),
     last_calls: &HashMap<String, String>,
 ) -> Result<ChatMessage, RequestError> {
     let role = fields
@@ -171,7 +173,7 @@ fn read(
         let called = || message.name.as_ref().and_then(|name| last_calls.get(name)).cloned();
         message.tool_call_id = Some(id.or_else(called).unwrap_or_default());
     } else {
-        message.content = Some(read_content(fields.required("content")?)?);
+        message.content = Some(read_parts(fields.required("content")?, images)?);
     }
     fields.finish()?;
     Ok(message)
@@ -242,6 +244,14 @@ pub(crate) enum Images {
     Placeholder,
 }
 
+impl Images {
+    /// Returns the treatment in a message of the user. Agents send the image that a tool has read in a
+    /// message after the result, and it must not end the conversation.
+    pub(crate) const fn after_result(is_after_result: bool) -> Self {
+        if is_after_result { Self::Placeholder } else { Self::Refused }
+    }
+}
+
 /// Parses the content of a message: a string or text parts.
 pub(crate) fn read_content(at: Place) -> Result<String, RequestError> {
     read_parts(at, Images::Refused)
@@ -258,10 +268,10 @@ pub(crate) fn read_parts(at: Place, images: Images) -> Result<String, RequestErr
     Ok(texts.join("\n"))
 }
 
-/// Parses a part and returns its text. The type of a text part may be `text`, `input_text` or
-/// `output_text`.
+/// Parses a part and returns its text. The type of a text part may be `text`, `input_text`,
+/// `output_text` or `refusal`, which an assistant's answer may have.
 fn read_part(at: Place, images: Images) -> Result<String, RequestError> {
-    const TEXTS: [&str; 3] = ["text", "input_text", "output_text"];
+    const TEXTS: [&str; 4] = ["text", "input_text", "output_text", "refusal"];
     const IMAGES: [&str; 3] = ["image_url", "input_image", "image"];
     let mut fields = at.clone().fields()?;
     let is_image = |name: &str| match name {
@@ -269,11 +279,13 @@ fn read_part(at: Place, images: Images) -> Result<String, RequestError> {
         name if IMAGES.contains(&name) && images == Images::Placeholder => Some(true),
         _ => None,
     };
-    if fields.required("type")?.one_of(is_image, "text")? {
+    let kind = fields.required("type")?;
+    if kind.one_of(is_image, "text")? {
         at.ignore();
         return Ok(IMAGE.to_owned());
     }
-    let text = fields.required("text")?.string()?;
+    let name = if kind.value() == "refusal" { "refusal" } else { "text" };
+    let text = fields.required(name)?.string()?;
     for name in ["annotations", "logprobs", "parsed"] {
         fields.take(name);
     }

@@ -1,5 +1,6 @@
 //! Body of `POST /v1/chat/completions`.
 
+mod client_tools;
 mod custom;
 mod fields;
 mod format;
@@ -232,6 +233,10 @@ pub(crate) fn take_without_effect(fields: &mut Fields) {
 /// `reasoning_effort`.
 fn read_template_variables(fields: &mut Fields) -> Result<Map<String, Value>, RequestError> {
     let mut variables = fields.read("chat_template_kwargs", Place::map)?.unwrap_or_default();
+    // Baseten's name.
+    for (name, value) in fields.read("chat_template_args", Place::map)?.unwrap_or_default() {
+        variables.entry(name).or_insert(value);
+    }
     if let Some(effort) = fields.take("reasoning_effort") {
         add_effort(&effort, &mut variables)?;
     }

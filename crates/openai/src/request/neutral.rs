@@ -36,7 +36,7 @@ const fn hinted(
 
 /// Unsupported fields of other servers, for chats and completions. Their neutral values mean what this
 /// server does.
-pub(super) const OF_OTHERS: [Unsupported; 58] = [
+pub(super) const OF_OTHERS: [Unsupported; 57] = [
     field("modalities", |value| *value == serde_json::json!(["text"]), "[\"text\"]"),
     field("chat_template", never, "null"),
     field("documents", is_empty, "[]"),
@@ -59,7 +59,6 @@ pub(super) const OF_OTHERS: [Unsupported; 58] = [
     hinted("rep_pen", is_one, "1", "use `repetition_penalty`"),
     hinted("typical", is_one, "1", "use `typical_p`"),
     hinted("typ_p", is_one, "1", "use `typical_p`"),
-    hinted("random_seed", never, "null", "use `seed`"),
     field("min_keep", is_zero, "0"),
     // Objects in which some clients put fields.
     hinted("extra_body", is_empty, "{}", "send its fields beside `model`"),
@@ -103,7 +102,9 @@ pub(super) const OF_OTHERS: [Unsupported; 58] = [
 
 /// Fields of other servers without effect here: settings of caches, of what a model takes in memory and
 /// of measurements, and details of parameters that have no effect.
-pub(super) const WITHOUT_EFFECT: [&str; 29] = [
+pub(super) const WITHOUT_EFFECT: [&str; 30] = [
+    // A text that the output probably repeats. It only saves time.
+    "prediction",
     "user",
     "metadata",
     "store",
@@ -136,12 +137,11 @@ pub(super) const WITHOUT_EFFECT: [&str; 29] = [
 ];
 
 /// Unsupported fields of a chat request.
-pub(super) const CHAT: [Unsupported; 10] = [
+pub(super) const CHAT: [Unsupported; 9] = [
     field("best_of", is_one, "1"),
     field("echo", is_false, "false"),
     field("use_beam_search", is_false, "false"),
     field("audio", never, "null"),
-    field("prediction", never, "null"),
     field("web_search_options", never, "null"),
     hinted("prompt", never, "null", "use `messages`"),
     hinted("input", never, "null", "use `messages`"),

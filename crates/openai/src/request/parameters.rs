@@ -102,6 +102,16 @@ pub struct StreamOptions {
     pub include_usage: bool,
 }
 
+/// Parses `seed`, or `random_seed`, which is Mistral's name.
+fn read_seed(fields: &mut Fields) -> Result<Option<u64>, RequestError> {
+    let seed = fields.read("seed", Place::seed)?;
+    let Some(other) = fields.take("random_seed") else { return Ok(seed) };
+    if seed.is_some() {
+        return Err(other.error(Problem::Conflict { other: "seed" }));
+    }
+    other.seed().map(Some)
+}
+
 impl Parameters {
     pub(crate) fn read(fields: &mut Fields) -> Result<Self, RequestError> {
         let unit = |at: Place| at.number(0.0..=1.0, "0..=1");
@@ -127,7 +137,7 @@ impl Parameters {
                 fields.read("xtc_threshold", unit)?.unwrap_or(0.1),
             ),
             logit_bias: fields.read("logit_bias", read_logit_bias)?.unwrap_or_default(),
-            seed: fields.read("seed", Place::seed)?,
+            seed: read_seed(fields)?,
             stop: fields.read("stop", read_stop)?.unwrap_or_default(),
             stop_token_ids: fields.read("stop_token_ids", read_stop_tokens)?.unwrap_or_default(),
             cut_off: fields.read("on_budget", |at| at.one_of(cut_off, "close and length"))?.unwrap_or(false),

@@ -62,13 +62,18 @@ fn enable(enabled: bool, variables: &mut Map<String, Value>) {
     variables.entry("enable_thinking").or_insert(Value::Bool(enabled));
 }
 
-/// Parses `thinking`: a boolean, or an object with `type` and `budget_tokens`.
+/// Parses `thinking`: a boolean, an effort, or an object with `type` and `budget_tokens`.
 fn read_thinking(
     at: Place,
     variables: &mut Map<String, Value>,
 ) -> Result<(Option<i64>, Option<Place>), RequestError> {
     if at.value().is_boolean() {
         enable(at.bool()?, variables);
+        return Ok((None, None));
+    }
+    if at.is_string() {
+        enable(at.value() != "none", variables);
+        add_effort(&at, variables)?;
         return Ok((None, None));
     }
     let mut fields = at.fields()?;
@@ -87,6 +92,12 @@ fn read_thinking(
     if let Some(at) = &display {
         at.one_of(|name| ["summarized", "omitted"].contains(&name).then_some(()), "summarized and omitted")?;
     }
+    if let Some(clear) = fields.read("clear_thinking", Place::bool)? {
+        // GLM's templates leave out the thoughts of earlier turns if it is true.
+        variables.entry("clear_thinking").or_insert(Value::Bool(clear));
+    }
+    // It says what happens to thoughts with a foreign signature, and signatures have no effect here.
+    fields.ignore("block_binding");
     fields.finish_strictly()?;
     Ok((budget, display))
 }

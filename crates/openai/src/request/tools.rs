@@ -2,8 +2,9 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use formwork_chat::{Tool, Tools};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
+use super::client_tools::{self, ClientTool};
 use super::custom;
 use super::fields::{Fields, Place};
 use super::namespaces::{self, Namespaces};
@@ -259,6 +260,10 @@ impl Named {
         if !form.is_nested() {
             return Ok(Self { name: namespaces::read_name(fields)?, kind });
         }
+        if fields.get(kind.name()).is_none() && fields.get("name").is_some() {
+            // Some clients write the name beside the type in every API.
+            return Ok(Self { name: fields.required("name")?.string()?, kind });
+        }
         let mut tool = fields.required(kind.name())?.fields()?;
         let name = tool.required("name")?.string()?;
         tool.finish()?;
@@ -386,13 +391,20 @@ pub(super) fn read_tool(at: Place, form: ToolForm) -> Result<Option<NamedTool>, 
     if form.has_custom_tools() && kind.as_ref().is_some_and(|kind| kind.value() == "custom") {
         return read_custom_tool(fields, form, at.path()).map(Some);
     }
+    if form == ToolForm::Anthropic
+        && let Some(known) = kind.as_ref().and_then(|kind| client_tools::find(kind.value().as_str()?))
+    {
+        return read_client_tool(fields, known, at.path()).map(Some);
+    }
     let is_hosted = |kind: &Place| {
         kind.one_of(|name| (name != "custom").then_some(()), "function and the tools of hosts")
     };
     if let Some(kind) = kind.filter(|kind| kind.value() != form.kind()) {
-        // A misspelt type must not drop a function.
+        // A misspelt type must not drop a function. The tools that a search would find are offered from the
+        // start.
+        let is_search = kind.value() == "tool_search";
         let own = ["function", "custom", "parameters", "input_schema", "tools"];
-        if own.iter().any(|name| fields.get(name).is_some()) {
+        if !is_search && own.iter().any(|name| fields.get(name).is_some()) {
             kind.one_of(|_| None, form.kinds())?;
         }
         is_hosted(&kind)?;
@@ -419,6 +431,26 @@ pub(super) fn read_tool_name(fields: &mut Fields) -> Result<(String, Place), Req
         return Err(name.error(Problem::BadName));
     }
     Ok((text, name))
+}
+
+/// Parses a tool that the client runs, whose type is already read.
+fn read_client_tool(mut fields: Fields, known: ClientTool, path: &str) -> Result<NamedTool, RequestError> {
+    let (name, name_at) = read_tool_name(&mut fields)?;
+    fields.read("strict", Place::bool)?;
+    // These save tokens of the prompt or describe what the client does.
+    for name in ["allowed_callers", "cache_control", "defer_loading", "input_examples", "max_characters"] {
+        fields.ignore(name);
+    }
+    fields.finish()?;
+    let ClientTool { description, parameters } = known;
+    let tool = Tool {
+        name,
+        description: Some(description.to_owned()),
+        parameters: Arc::new(parameters),
+        custom: None,
+        place: path.to_owned(),
+    };
+    Ok((tool, name_at))
 }
 
 /// Parses a custom tool, whose type is already read.
@@ -463,7 +495,8 @@ fn read_function(mut fields: Fields, place: String, form: ToolForm) -> Result<Na
 }
 
 /// Parses the schema of a function's arguments. If the schema has no type, adds `"type": "object"`,
-/// because arguments are always an object. Another type is an error.
+/// because arguments are always an object. Another type is an error. A schema that only has empty
+/// `properties` is that of a function without arguments.
 fn read_parameters(at: &Place) -> Result<Value, RequestError> {
     let mut schema = at.clone().map()?;
     match schema.get("type") {
@@ -472,6 +505,13 @@ fn read_parameters(at: &Place) -> Result<Value, RequestError> {
         }
         Some(given) if given == "object" => {}
         Some(_) => return Err(at.error(Problem::NotOfObjects)),
+    }
+    let says_no_more = |name: &String| {
+        ["type", "properties", "required", "title", "description", "$schema"].contains(&name.as_str())
+    };
+    let is_empty = schema.get("properties").and_then(Value::as_object).is_some_and(Map::is_empty);
+    if is_empty && schema.keys().all(says_no_more) {
+        schema.insert("additionalProperties".to_owned(), Value::Bool(false));
     }
     Ok(Value::Object(schema))
 }

@@ -167,12 +167,11 @@ fn read_include(at: Place) -> Result<bool, RequestError> {
 /// Returns an error if the value of an unsupported field is not neutral.
 fn take_neutral(fields: &mut Fields) -> Result<(), RequestError> {
     type Check = fn(&Value) -> bool;
-    let neutral: [(&str, Check, &str); 4] = [
+    let neutral: [(&str, Check, &str); 3] = [
         ("prompt", |_| false, "null"),
         ("background", |value| *value == false, "false"),
         // A prompt that fits is never cut off. One that does not fit is an error.
         ("truncation", |value| value == "disabled" || value == "auto", "\"disabled\" and \"auto\""),
-        ("max_tool_calls", |_| false, "null"),
     ];
     for (name, check, accepted) in neutral {
         if let Some(at) = fields.take(name)
@@ -181,6 +180,8 @@ fn take_neutral(fields: &mut Fields) -> Result<(), RequestError> {
             return Err(at.error(Problem::NotNeutral { accepted, hint: "" }));
         }
     }
+    // It limits the calls of tools that run on the server, of which there are none.
+    fields.ignore("max_tool_calls");
     // Obfuscation pads a stream against observers who measure packet sizes, which are none here.
     fields.ignore("stream_options");
     take_without_effect(fields);

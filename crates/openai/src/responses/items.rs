@@ -8,7 +8,7 @@ use crate::RequestError;
 use crate::error::Problem;
 use crate::request::{
     ChatMessage, DeclaredTools, Fields, Images, Place, Role, ToolCall, ToolForm, read_arguments,
-    read_content, read_declared_tools, read_parts, read_tool_name, shortened,
+    read_declared_tools, read_parts, read_tool_name, shortened,
 };
 
 /// Item of the conversation in a request.
@@ -58,7 +58,7 @@ impl<'a> ItemReader<'a> {
             })
         })?;
         self.count(texts.iter().map(|text| text.len()).sum(), at)?;
-        texts.iter().map(|text| read_item(Place::of_text("input", text)?)).collect()
+        texts.iter().map(|text| read_item(Place::of_text("input", text)?, Images::Refused)).collect()
     }
 
     /// Parses the array `input` or `items`, which must not be empty. A string is a message of the user.
@@ -77,7 +77,10 @@ impl<'a> ItemReader<'a> {
         for place in places {
             let place = self.resolved(place)?;
             items.listed.extend(listed_form(place.value()));
-            items.parsed.push(read_item(place)?);
+            let is_result =
+                |item: &InputItem| matches!(item, InputItem::Message(message) if message.role == Role::Tool);
+            let images = Images::after_result(items.parsed.last().is_some_and(is_result));
+            items.parsed.push(read_item(place, images)?);
         }
         Ok(items)
     }
@@ -101,8 +104,9 @@ impl<'a> ItemReader<'a> {
     }
 }
 
-fn read_item(at: Place) -> Result<InputItem, RequestError> {
-    type Reader = fn(&mut Fields) -> Result<InputItem, RequestError>;
+/// Parses an item. Images of a message are treated as `images` says.
+fn read_item(at: Place, images: Images) -> Result<InputItem, RequestError> {
+    type Reader = fn(&mut Fields, Images) -> Result<InputItem, RequestError>;
     let known = |name: &str| -> Option<Reader> {
         match name {
             "message" => Some(read_message),
@@ -119,7 +123,7 @@ fn read_item(at: Place) -> Result<InputItem, RequestError> {
     let mut fields = at.fields()?;
     let supported = "message, function_call, function_call_output, custom_tool_call, custom_tool_call_output, reasoning and additional_tools";
     let kind = fields.read("type", |at| at.one_of(known, supported))?;
-    let item = kind.unwrap_or(read_message)(&mut fields)?;
+    let item = kind.unwrap_or(read_message)(&mut fields, images)?;
     if item == InputItem::Nothing {
         place.ignore();
     }
@@ -132,7 +136,7 @@ fn read_item(at: Place) -> Result<InputItem, RequestError> {
 
 /// Parses a reference to an item that is not stored. Only a reference to reasoning can be left out: an
 /// answer is the same to a reader without the reasoning that led to it.
-fn read_reference(fields: &mut Fields) -> Result<InputItem, RequestError> {
+fn read_reference(fields: &mut Fields, _: Images) -> Result<InputItem, RequestError> {
     let at = fields.required("id")?;
     let id = at.clone().string()?;
     if !id.starts_with("rs_") {
@@ -141,13 +145,13 @@ fn read_reference(fields: &mut Fields) -> Result<InputItem, RequestError> {
     Ok(InputItem::Nothing)
 }
 
-fn read_message(fields: &mut Fields) -> Result<InputItem, RequestError> {
+fn read_message(fields: &mut Fields, images: Images) -> Result<InputItem, RequestError> {
     let known = |name: &str| Role::from_name(name).filter(|role| *role != Role::Tool);
     let role = fields.required("role")?.one_of(known, "system, developer, user and assistant")?;
-    Ok(InputItem::Message(ChatMessage::new(role, read_content(fields.required("content")?)?)))
+    Ok(InputItem::Message(ChatMessage::new(role, read_parts(fields.required("content")?, images)?)))
 }
 
-fn read_call(fields: &mut Fields) -> Result<InputItem, RequestError> {
+fn read_call(fields: &mut Fields, _: Images) -> Result<InputItem, RequestError> {
     Ok(InputItem::Call(ToolCall {
         id: fields.required("call_id")?.string()?,
         name: read_tool_name(fields)?,
@@ -155,7 +159,7 @@ fn read_call(fields: &mut Fields) -> Result<InputItem, RequestError> {
     }))
 }
 
-fn read_custom_call(fields: &mut Fields) -> Result<InputItem, RequestError> {
+fn read_custom_call(fields: &mut Fields, _: Images) -> Result<InputItem, RequestError> {
     let id = fields.required("call_id")?.string()?;
     let name = read_tool_name(fields)?;
     let input = fields.required("input")?.string()?;
@@ -163,19 +167,19 @@ fn read_custom_call(fields: &mut Fields) -> Result<InputItem, RequestError> {
 }
 
 /// Parses tools that the model may call from the place of the item on.
-fn read_added_tools(fields: &mut Fields) -> Result<InputItem, RequestError> {
+fn read_added_tools(fields: &mut Fields, _: Images) -> Result<InputItem, RequestError> {
     fields.read("role", |at| at.one_of(|role| (role == "developer").then_some(()), "developer"))?;
     Ok(InputItem::Tools(read_declared_tools(fields.required("tools")?, ToolForm::Flat)?))
 }
 
-fn read_result(fields: &mut Fields) -> Result<InputItem, RequestError> {
+fn read_result(fields: &mut Fields, _: Images) -> Result<InputItem, RequestError> {
     let id = fields.required("call_id")?.string()?;
     let output = fields.read("output", |at| read_parts(at, Images::Placeholder))?.unwrap_or_default();
     let result = ChatMessage { tool_call_id: Some(id), ..ChatMessage::new(Role::Tool, output) };
     Ok(InputItem::Message(result))
 }
 
-fn read_thought(fields: &mut Fields) -> Result<InputItem, RequestError> {
+fn read_thought(fields: &mut Fields, _: Images) -> Result<InputItem, RequestError> {
     let text = |at: Place| {
         let mut part = at.fields()?;
         part.take("type");
@@ -187,11 +191,9 @@ fn read_thought(fields: &mut Fields) -> Result<InputItem, RequestError> {
         |at: Place| at.list("an array of parts")?.into_iter().map(text).collect::<Result<Vec<_>, _>>();
     let summary = fields.read("summary", texts)?.unwrap_or_default();
     let content = fields.read("content", texts)?.unwrap_or_default();
-    if let Some(encrypted) = fields.take("encrypted_content") {
-        // Some servers send an empty string. What others encrypted cannot be read here.
-        if encrypted.value() != "" {
-            return Err(encrypted.error(Problem::NotNeutral { accepted: "an empty string", hint: "" }));
-        }
+    // What another server encrypted cannot be read here. An answer is the same to a reader without it.
+    if let Some(encrypted) = fields.take("encrypted_content").filter(|at| at.value() != "") {
+        encrypted.ignore();
     }
     Ok(InputItem::Reasoning(if content.is_empty() { summary } else { content }.join("\n")))
 }

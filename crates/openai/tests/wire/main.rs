@@ -1,5 +1,6 @@
 //! Tests of the parsing of requests and the serialization of responses.
 
+mod agents;
 mod completions;
 mod custom_tools;
 mod directives;
