@@ -32,7 +32,8 @@ pub struct Stats {
     pub decisions: u64,
     /// Prefixes of options that the model read for decisions, one token or more each.
     pub decision_nodes: u64,
-    /// Rows of the output head that masks allowed, in all passes together. The others need not be computed.
+    /// Rows of the output head that masks allowed, in all passes of generations. The others need not be
+    /// computed.
     pub head_rows: u64,
     /// Rows of the output head that the same passes would have without masks.
     pub unmasked_head_rows: u64,

@@ -202,8 +202,8 @@ impl Automaton {
         self.machine.callers(returns, frames)
     }
 
-    pub(crate) fn resumed(&mut self, config: Config, ended: Config) -> Config {
-        self.machine.resumed(config, ended)
+    pub(crate) fn resumed(&mut self, config: Config) -> Config {
+        self.machine.resumed(config)
     }
 
     pub(crate) fn equivalent_config(&mut self, config: Config) -> Option<EquivalentConfig> {

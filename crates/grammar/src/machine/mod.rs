@@ -61,8 +61,8 @@ pub(crate) enum ConfigPart {
     /// A place in a text that occurs in many rules. `alone` is the config at the same place of the text
     /// without anything after it, which all of these rules share.
     ///
-    /// What may follow `alone` may also follow `config`. Where the text ends, [`Machine::resumed`] returns
-    /// the config with what comes after it.
+    /// `config` allows all tokens that `alone` allows. [`Machine::resumed`] returns the config after the end
+    /// of the text.
     Shared {
         config: Config,
         alone: Config,
@@ -215,10 +215,10 @@ pub(crate) trait Machine: Send {
         None
     }
 
-    /// Returns the config after a text from `config` that leads from [`alone`](ConfigPart::Shared) to
-    /// `ended`. `ended` must be accepting.
-    fn resumed(&mut self, config: Config, ended: Config) -> Config {
-        let _ = (config, ended);
+    /// Returns the config after the end of the text in which a [`ConfigPart::Shared`] is. The config does not
+    /// allow that the text goes on.
+    fn resumed(&mut self, config: Config) -> Config {
+        let _ = config;
         Config::DEAD
     }
 

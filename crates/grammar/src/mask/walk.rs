@@ -33,13 +33,13 @@ pub(crate) struct TextMasks {
     shared: FxHashMap<Config, SharedText>,
 }
 
-/// What may follow a place of a text that many rules share.
+/// The tokens that may follow at a place of a text that many rules share.
 #[derive(Clone)]
 struct SharedText {
     /// The tokens that stay in the text or end with it.
     mask: Arc<TokenSet>,
-    /// The nodes of the trie at which the text may end although longer tokens follow, with the config there.
-    ends: Arc<[(TrieNode, Config)]>,
+    /// The nodes of the trie at which the text may end although longer tokens follow.
+    ends: Arc<[TrieNode]>,
 }
 
 /// By config: a mask, and the tokens of the mask that each user of the mask must test one by one.
@@ -102,7 +102,7 @@ pub(crate) struct Walk<'a> {
     /// Tokens to test one by one at the end.
     undecided: Undecided,
     /// The ends of a [`SharedText`] that is being computed.
-    ends: Option<Vec<(TrieNode, Config)>>,
+    ends: Option<Vec<TrieNode>>,
 }
 
 /// A trie to walk, the notes about its nodes, and a filter for its tokens.
@@ -233,13 +233,9 @@ impl<'a> Walk<'a> {
     /// Returns the tokens that may follow a place in a text that many rules share.
     fn resumed(&mut self, config: Config, alone: Config) -> Arc<TokenSet> {
         let SharedText { mut mask, ends } = self.alone(alone);
-        for &(node, ended) in &*ends {
-            let next = self.automaton.resumed(config, ended);
-            if next != Config::DEAD {
-                self.open.push((node, next));
-            }
-        }
-        if !self.open.is_empty() {
+        let after = self.automaton.resumed(config);
+        if !ends.is_empty() && after != Config::DEAD {
+            self.open.extend(ends.iter().map(|&node| (node, after)));
             self.run(self.tokens(), Arc::make_mut(&mut mask));
         }
         mask
@@ -286,7 +282,7 @@ impl<'a> Walk<'a> {
                 mask.remove(token);
             }
             let below = trie.nodes_below(node);
-            ends.retain(|&(end, _)| end != node && !below.contains(&end.index()));
+            ends.retain(|&end| end != node && !below.contains(&end.index()));
         }
         self.ends = Some(ends);
         self.expand(self.tokens(), (TrieNode::ROOT, config), bytes, &mut mask);
@@ -503,7 +499,7 @@ impl<'a> Walk<'a> {
             if let Some(ends) = &mut self.ends
                 && self.automaton.accepting(config)
             {
-                ends.push((node, config));
+                ends.push(node);
             }
             if noted { self.noted.push((node, config)) } else { self.open.push((node, config)) }
         }

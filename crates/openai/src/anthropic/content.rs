@@ -7,7 +7,10 @@ use crate::request::{ChatMessage, Fields, IMAGE, Images, Place, Role, ToolCall, 
 
 /// Parses `messages`. A message of the user with results of tools becomes several messages.
 pub(super) fn read_messages(at: Place) -> Result<Vec<ChatMessage>, RequestError> {
-    let mut messages = Vec::new();
+    let mut messages: Vec<ChatMessage> = Vec::new();
+    // True from the result of a tool to the next message of the assistant. Agents send what a tool has read
+    // after its result.
+    let mut is_after_result = false;
     for place in at.list("an array of messages")? {
         let mut fields = place.clone().fields()?;
         let known = |name: &str| match name {
@@ -25,20 +28,21 @@ pub(super) fn read_messages(at: Place) -> Result<Vec<ChatMessage>, RequestError>
         } else {
             let mut blocks: Vec<Block> = Vec::new();
             for place in content.list("a string or an array of content blocks")? {
-                // Agents send what a tool has read after its result.
-                let is_after_result =
-                    messages.last().is_some_and(|last: &ChatMessage| last.role == Role::Tool)
-                        || blocks.iter().any(|block| matches!(block, Block::Result { .. }));
-                blocks.push(read_block(place, role, Images::after_result(is_after_result))?);
+                let block = read_block(place, role, Images::after_result(is_after_result))?;
+                is_after_result |= matches!(block, Block::Result { .. });
+                blocks.push(block);
             }
             blocks
         };
         match role {
-            Role::Assistant => match assistant(blocks) {
-                Some(message) => messages.push(message),
-                // Thoughts without an answer leave nothing to show to a model.
-                None => place.ignore(),
-            },
+            Role::Assistant => {
+                is_after_result = false;
+                match assistant(blocks) {
+                    Some(message) => messages.push(message),
+                    // Thoughts without an answer leave nothing to show to a model.
+                    None => place.ignore(),
+                }
+            }
             _ => add_user(&mut messages, role, blocks),
         }
     }
@@ -58,7 +62,7 @@ enum Block {
     Nothing,
 }
 
-/// Parses a block of a message. Images and documents that cannot be read are treated as `images` says.
+/// Parses a block of a message. `images` also applies to documents that cannot be read.
 fn read_block(at: Place, role: Role, images: Images) -> Result<Block, RequestError> {
     type Reader = fn(&mut Fields) -> Result<Block, RequestError>;
     let user = |name: &str| -> Option<Reader> {

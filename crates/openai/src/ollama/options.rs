@@ -48,7 +48,7 @@ pub(super) fn read(fields: &mut Fields) -> Result<Parameters, RequestError> {
     let mut options = options.unwrap_or_else(|| fields.inner("options"));
     for (name, inner) in BESIDE {
         let Some(at) = fields.take(name) else { continue };
-        if options.get(inner).is_some() {
+        if options.get(inner).is_some() || options.get(name).is_some() {
             at.ignore();
         } else {
             options.put(inner, at);

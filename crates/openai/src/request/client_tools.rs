@@ -14,7 +14,9 @@ pub(super) struct ClientTool {
 /// Returns the tool of a type such as `bash_20250124`. `None` for types whose arguments are not known.
 pub(super) fn find(kind: &str) -> Option<ClientTool> {
     let (name, version) = kind.rsplit_once('_')?;
-    let version: u32 = version.parse().ok()?;
+    if version.len() != 8 || !version.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
     match name {
         "bash" => Some(ClientTool {
             description: "Runs a command in a persistent bash session and returns its output. `restart` starts a new session.",
@@ -26,7 +28,7 @@ pub(super) fn find(kind: &str) -> Option<ClientTool> {
         "text_editor" => Some(ClientTool {
             description: "Views, creates and edits text files. `view` of a directory lists it. `str_replace` replaces a text that occurs exactly once. `insert` adds a text after a line.",
             // Versions from July 2025 have their own name for the text to insert.
-            parameters: one_of(&files(if version >= 2025_07_28 { "insert_text" } else { "new_str" })),
+            parameters: one_of(&files(if version >= "20250728" { "insert_text" } else { "new_str" })),
         }),
         "memory" => {
             let mut commands = files("insert_text").to_vec();

@@ -53,9 +53,9 @@ fn read_grammar(fields: &mut Fields) -> Result<CustomInput, RequestError> {
     Ok(CustomInput::Grammar { part: part(definition.clone()), notation: name, definition })
 }
 
-/// Parses the fields of a custom tool that do not change the input.
+/// Parses the fields of a tool that do not change what the model writes.
 pub(super) fn read_hints(fields: &mut Fields) -> Result<(), RequestError> {
-    // The input always follows the grammar, whether `strict` is true or false.
+    // Calls always follow the grammar or the schema, whether `strict` is true or false.
     fields.read("strict", Place::bool)?;
     if let Some(at) = fields.take("allowed_callers") {
         // Programs of other hosts call tools without the model.

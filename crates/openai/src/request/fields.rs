@@ -63,7 +63,7 @@ impl Fields {
         Some(Place { path: self.path_of(name), value, ignored: self.ignored.clone() })
     }
 
-    /// Creates the empty object that a field would have.
+    /// Returns an empty object at the path of a field.
     pub(crate) fn inner(&self, name: &str) -> Self {
         Self::new(self.path_of(name), Map::new(), self.ignored.clone())
     }
@@ -157,9 +157,10 @@ impl Place {
         Self { path: path.to_owned(), value, ignored: None }
     }
 
-    /// Parses a JSON text of this program, which stands at `path`. Its unknown fields are errors.
-    pub(crate) fn of_text(path: &str, text: &str) -> Result<Self, RequestError> {
-        Self::of_value(path, Value::from(text)).decoded()
+    /// Parses a JSON text that was accepted before, which stands at `path`. Its unknown fields have no effect.
+    pub(crate) fn of_accepted(path: &str, text: &str) -> Result<Self, RequestError> {
+        let place = Self { ignored: Some(Rc::default()), ..Self::of_value(path, Value::from(text)) };
+        place.decoded()
     }
 
     /// Replaces the value by a JSON text of this program, at the same path.

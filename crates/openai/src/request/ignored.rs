@@ -75,9 +75,10 @@ impl IgnoredFields {
 }
 
 /// Reports whether a path is in a message, an item or a document. Fields there are notes of clients, and
-/// no constraints or parameters.
+/// no constraints or parameters. The tools of an item are like those of the request.
 fn is_in_conversation(path: &str) -> bool {
     ["messages[", "input[", "documents["].iter().any(|start| path.starts_with(start))
+        && !path.contains("].tools[")
 }
 
 fn add(paths: &mut Vec<String>, path: &str) {

@@ -108,6 +108,8 @@ pub(super) fn read_all(at: Place) -> Result<Messages, RequestError> {
     };
     let mut messages = Messages { all: Vec::with_capacity(places.len()), is_begun: false };
     let mut last_calls = HashMap::new();
+    // True from the result of a tool to the next message of the assistant.
+    let mut is_after_result = false;
     for (index, place) in places.iter().enumerate() {
         let mut fields = place.clone().fields()?;
         // Names of DeepSeek and Mistral, and of Moonshot.
@@ -120,9 +122,13 @@ pub(super) fn read_all(at: Place) -> Result<Messages, RequestError> {
             }
             messages.is_begun |= marks;
         }
-        let last = messages.all.last();
-        let images = Images::after_result(last.is_some_and(|message| message.role == Role::Tool));
+        let images = Images::after_result(is_after_result);
         let message = read(place, fields, (index, images), &last_calls)?;
+        match message.role {
+            Role::Tool => is_after_result = true,
+            Role::Assistant => is_after_result = false,
+            _ => {}
+        }
         if !message.tool_calls.is_empty() {
             let calls = message.tool_calls.iter().map(|call| (call.name.clone(), call.id.clone()));
             last_calls = calls.collect();
@@ -132,8 +138,7 @@ pub(super) fn read_all(at: Place) -> Result<Messages, RequestError> {
     Ok(messages)
 }
 
-/// Parses the message at an index, whose images are treated as given if it is not of an assistant.
-/// `last_calls` has the ids of the calls in the last message with calls, by the names of their functions.
+/// Parses the message at an index. `images` applies to messages of users. `last_calls` has the ids of the calls in the last message with calls, by the names of their functions.
 fn read(
     at: &Place,
     mut fields: Fields,

@@ -26,7 +26,7 @@ fn joined(namespace: &str, name: &str) -> String {
 /// tool.
 pub(crate) fn read_name(fields: &mut Fields) -> Result<String, RequestError> {
     let name = fields.required("name")?.string()?;
-    let namespace = fields.read("namespace", Place::string)?;
+    let namespace = fields.read("namespace", Place::string)?.filter(|namespace| !namespace.is_empty());
     Ok(namespace.map_or_else(|| name.clone(), |namespace| joined(&namespace, &name)))
 }
 

@@ -96,7 +96,7 @@ fn read_thinking(
         // GLM's templates leave out the thoughts of earlier turns if it is true.
         variables.entry("clear_thinking").or_insert(Value::Bool(clear));
     }
-    // It says what happens to thoughts with a foreign signature, and signatures have no effect here.
+    // The field is about signatures of thoughts, which have no effect here.
     fields.ignore("block_binding");
     fields.finish_strictly()?;
     Ok((budget, display))

@@ -1,4 +1,4 @@
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use formwork_chat::{Tool, Tools};
@@ -77,19 +77,19 @@ pub(crate) fn read(fields: &mut Fields, form: ToolForm) -> Result<Tools, Request
     read_choice(fields, declared.tools, form)
 }
 
-/// Parses the fields of [`read`] in a request for a response. `added` are the tools that items of the
-/// conversation declare, oldest first. A tool replaces an earlier one with the same name.
+/// Parses the fields of [`read`] in a request for a response. `stored` are the tools that earlier items
+/// declare, and `added` those of the request's own items, both oldest first. A tool replaces an earlier one
+/// with the same name.
 pub(crate) fn read_of_response(
     fields: &mut Fields,
-    added: impl IntoIterator<Item = DeclaredTools>,
+    stored: Vec<DeclaredTools>,
+    added: Vec<DeclaredTools>,
 ) -> Result<(Tools, Namespaces), RequestError> {
     let form = ToolForm::Flat;
-    let mut declared = fields.read("tools", |at| read_tools(at, form))?.unwrap_or_default();
-    for more in added {
-        declared.add(more);
-    }
-    check_count(declared.tools.len(), "tools")?;
-    Ok((read_choice(fields, declared.tools, form)?, declared.namespaces))
+    let own = fields.read("tools", |at| read_tools(at, form))?;
+    let DeclaredTools { tools, namespaces } =
+        DeclaredTools::merged(stored.into_iter().chain(own).chain(added))?;
+    Ok((read_choice(fields, tools, form)?, namespaces))
 }
 
 /// Parses `tool_choice` and `parallel_tool_calls`, and applies them to `tools`.
@@ -100,11 +100,30 @@ fn read_choice(fields: &mut Fields, tools: Vec<Tool>, form: ToolForm) -> Result<
 }
 
 impl DeclaredTools {
-    /// Adds tools that are declared later.
-    fn add(&mut self, more: Self) {
-        self.tools.retain(|tool| more.tools.iter().all(|other| other.name != tool.name));
-        self.tools.extend(more.tools);
-        self.namespaces.add(more.namespaces);
+    /// Joins tools that are declared one after the other.
+    ///
+    /// # Errors
+    /// Returns an error if there are too many tools, or if two tools differ in their namespaces but not in
+    /// the name that the model sees.
+    fn merged(all: impl Iterator<Item = Self>) -> Result<Self, RequestError> {
+        let mut namespaces = Namespaces::default();
+        let mut tools: Vec<Option<Tool>> = Vec::new();
+        let mut indices: HashMap<String, usize> = HashMap::new();
+        for declared in all {
+            for tool in declared.tools {
+                let name = tool.name.clone();
+                if let Some(earlier) = indices.insert(name.clone(), tools.len()) {
+                    if namespaces.find(&name) != declared.namespaces.find(&name) {
+                        return Err(RequestError::field(tool.place, Problem::SameName { name }));
+                    }
+                    tools[earlier] = None;
+                }
+                check_count(indices.len(), "tools")?;
+                tools.push(Some(tool));
+            }
+            namespaces.add(declared.namespaces);
+        }
+        Ok(Self { tools: tools.into_iter().flatten().collect(), namespaces })
     }
 }
 
@@ -327,6 +346,7 @@ impl Choice {
         };
         let required = fields.required("mode")?.one_of(mode, "auto and required")?;
         let tools = fields.required("tools")?.list("an array of tools")?;
+        check_count(tools.len(), "tool_choice.tools")?;
         let named = tools.into_iter().map(|tool| {
             let mut fields = tool.fields()?;
             let kind = fields.required("type")?.one_of(ToolKind::from_name, "function and custom")?;
@@ -486,6 +506,9 @@ fn read_function(mut fields: Fields, place: String, form: ToolForm) -> Result<Na
             fields.ignore(name);
         }
     }
+    if form == ToolForm::Flat {
+        custom::read_hints(&mut fields)?;
+    }
     fields.finish()?;
     // A function without `parameters` takes no arguments.
     let parameters = parameters
@@ -506,11 +529,12 @@ fn read_parameters(at: &Place) -> Result<Value, RequestError> {
         Some(given) if given == "object" => {}
         Some(_) => return Err(at.error(Problem::NotOfObjects)),
     }
-    let says_no_more = |name: &String| {
-        ["type", "properties", "required", "title", "description", "$schema"].contains(&name.as_str())
+    let says_no_more = |(name, value): (&String, &Value)| match name.as_str() {
+        "properties" => value.as_object().is_some_and(Map::is_empty),
+        "required" => value.as_array().is_some_and(Vec::is_empty),
+        name => ["type", "title", "description", "$schema"].contains(&name),
     };
-    let is_empty = schema.get("properties").and_then(Value::as_object).is_some_and(Map::is_empty);
-    if is_empty && schema.keys().all(says_no_more) {
+    if schema.contains_key("properties") && schema.iter().all(says_no_more) {
         schema.insert("additionalProperties".to_owned(), Value::Bool(false));
     }
     Ok(Value::Object(schema))

@@ -70,9 +70,10 @@ impl ResponseRequest {
             messages.push(ChatMessage::new(Role::System, instructions));
         }
         let mut reader = ItemReader::new(stored);
-        let (mut said, mut earlier) = (Vec::new(), None);
+        let (mut said, mut stored, mut earlier) = (Vec::new(), Vec::new(), None);
         if let Some((found, at)) = read_earlier(&mut fields)? {
             said = reader.before(&found, &at)?;
+            stored = take_tools(&mut said);
             if let Earlier::Conversation(id) = &found {
                 repeated.insert("conversation".to_owned(), json!({ "id": id }));
             }
@@ -93,7 +94,7 @@ impl ResponseRequest {
         let budget = read_thinking(&mut fields, &mut variables)?.budget();
         let format = fields.read("text", |at| read_text(at, &mut variables))?.flatten();
         let limit = fields.read("max_output_tokens", Place::positive)?;
-        let (tools, namespaces) = read_tools_of_response(&mut fields, added)?;
+        let (tools, namespaces) = read_tools_of_response(&mut fields, stored, added)?;
         let mut chat = ChatRequest {
             model,
             messages,
@@ -180,7 +181,7 @@ fn take_neutral(fields: &mut Fields) -> Result<(), RequestError> {
             return Err(at.error(Problem::NotNeutral { accepted, hint: "" }));
         }
     }
-    // It limits the calls of tools that run on the server, of which there are none.
+    // It limits the calls of tools that run on the server. There are none here.
     fields.ignore("max_tool_calls");
     // Obfuscation pads a stream against observers who measure packet sizes, which are none here.
     fields.ignore("stream_options");

@@ -39,11 +39,13 @@ pub(super) struct ItemReader<'a> {
     stored: &'a mut dyn StoredItems,
     /// Number of bytes of the stored items so far.
     bytes: usize,
+    /// True from the result of a tool to the next item of the assistant.
+    is_after_result: bool,
 }
 
 impl<'a> ItemReader<'a> {
     pub(super) fn new(stored: &'a mut dyn StoredItems) -> Self {
-        Self { stored, bytes: 0 }
+        Self { stored, bytes: 0, is_after_result: false }
     }
 
     /// Returns the items that precede a request. The id of `earlier` stands at `at`.
@@ -58,7 +60,7 @@ impl<'a> ItemReader<'a> {
             })
         })?;
         self.count(texts.iter().map(|text| text.len()).sum(), at)?;
-        texts.iter().map(|text| read_item(Place::of_text("input", text)?, Images::Refused)).collect()
+        texts.iter().map(|text| self.item(Place::of_accepted("input", text)?)).collect()
     }
 
     /// Parses the array `input` or `items`, which must not be empty. A string is a message of the user.
@@ -77,12 +79,21 @@ impl<'a> ItemReader<'a> {
         for place in places {
             let place = self.resolved(place)?;
             items.listed.extend(listed_form(place.value()));
-            let is_result =
-                |item: &InputItem| matches!(item, InputItem::Message(message) if message.role == Role::Tool);
-            let images = Images::after_result(items.parsed.last().is_some_and(is_result));
-            items.parsed.push(read_item(place, images)?);
+            items.parsed.push(self.item(place)?);
         }
         Ok(items)
+    }
+
+    /// Parses the next item of the conversation.
+    fn item(&mut self, at: Place) -> Result<InputItem, RequestError> {
+        let item = read_item(at, Images::after_result(self.is_after_result))?;
+        self.is_after_result = match &item {
+            InputItem::Message(message) if message.role == Role::Tool => true,
+            InputItem::Message(message) if message.role == Role::Assistant => false,
+            InputItem::Call(_) | InputItem::Reasoning(_) => false,
+            _ => self.is_after_result,
+        };
+        Ok(item)
     }
 
     /// Replaces a reference to a stored item by the item.
@@ -104,7 +115,7 @@ impl<'a> ItemReader<'a> {
     }
 }
 
-/// Parses an item. Images of a message are treated as `images` says.
+/// Parses an item. `images` applies to messages.
 fn read_item(at: Place, images: Images) -> Result<InputItem, RequestError> {
     type Reader = fn(&mut Fields, Images) -> Result<InputItem, RequestError>;
     let known = |name: &str| -> Option<Reader> {
@@ -191,7 +202,7 @@ fn read_thought(fields: &mut Fields, _: Images) -> Result<InputItem, RequestErro
         |at: Place| at.list("an array of parts")?.into_iter().map(text).collect::<Result<Vec<_>, _>>();
     let summary = fields.read("summary", texts)?.unwrap_or_default();
     let content = fields.read("content", texts)?.unwrap_or_default();
-    // What another server encrypted cannot be read here. An answer is the same to a reader without it.
+    // What another server encrypted cannot be read here.
     if let Some(encrypted) = fields.take("encrypted_content").filter(|at| at.value() != "") {
         encrypted.ignore();
     }

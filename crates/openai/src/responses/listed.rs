@@ -66,6 +66,11 @@ fn set_namespace(form: &mut Map<String, Value>, call: &Value) {
     }
 }
 
+/// Returns the text of a part. `None` for an image.
+fn said(part: &Value) -> Option<&str> {
+    part.get("text").or_else(|| part.get("refusal")).and_then(Value::as_str)
+}
+
 /// Returns a text or a list of parts as a list of parts of one type.
 fn parts(content: Option<&Value>, kind: &str) -> Value {
     let part = |text: &str| match kind {
@@ -74,10 +79,7 @@ fn parts(content: Option<&Value>, kind: &str) -> Value {
     };
     match content {
         Some(Value::String(text)) => json!([part(text)]),
-        Some(Value::Array(parts)) => parts
-            .iter()
-            .map(|given| part(given.get("text").and_then(Value::as_str).unwrap_or(IMAGE)))
-            .collect(),
+        Some(Value::Array(parts)) => parts.iter().map(|given| part(said(given).unwrap_or(IMAGE))).collect(),
         _ => json!([]),
     }
 }

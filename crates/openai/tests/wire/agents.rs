@@ -58,6 +58,8 @@ fn fields_without_effect_are_named() {
         {"role": "user", "content": "Why?"}], "max_tool_calls": 3});
     let request = ResponseRequest::from_json(body.to_string().as_bytes()).expect("a request").chat;
     assert_eq!(texts(&request), ["Hi", "No.", "Why?"]);
+    let listed = ResponseRequest::from_json(body.to_string().as_bytes()).expect("a request").input;
+    assert_eq!(listed[2]["content"][0]["text"], "No.");
     assert_eq!(request.ignored.known, ["input[].encrypted_content", "max_tool_calls"]);
     let search = json!({"type": "tool_search", "execution": "client", "parameters": {"type": "object"}});
     let body = json!({"input": "Hi", "tools": [search]});
@@ -156,6 +158,7 @@ fn a_function_with_empty_properties_has_no_arguments() {
     for open in [
         json!({"type": "object"}),
         json!({"type": "object", "properties": {}, "additionalProperties": true}),
+        json!({"type": "object", "properties": {}, "required": ["a"]}),
         json!({"type": "object", "properties": {}, "anyOf": [{"required": ["a"]}]}),
     ] {
         assert_eq!(parameters(open.clone()), open);

@@ -1,6 +1,8 @@
 //! Tools in namespaces, and tools that items add.
 
-use formwork_openai::ResponseRequest;
+use std::sync::Arc;
+
+use formwork_openai::{Earlier, ResponseRequest, StoredItems};
 use serde_json::{Value, json};
 
 fn read(fields: &Value) -> Result<ResponseRequest, String> {
@@ -81,6 +83,49 @@ fn items_add_tools() {
     );
 }
 
+/// The server stores items as they are listed, and a later request reads them.
+struct OneItem(Arc<str>);
+
+impl StoredItems for OneItem {
+    fn is_on(&self) -> bool {
+        true
+    }
+
+    fn max_bytes(&self) -> usize {
+        1 << 20
+    }
+
+    fn before(&mut self, _: &Earlier) -> Option<Vec<Arc<str>>> {
+        Some(vec![Arc::clone(&self.0)])
+    }
+
+    fn item(&self, _: &str) -> Option<Arc<str>> {
+        None
+    }
+}
+
+#[test]
+fn stored_tools_come_before_those_of_the_request() {
+    let mut old = function("f");
+    old["description"] = "Old.".into();
+    old["defer_loading"] = true.into();
+    old["notes_of_the_client"] = 1.into();
+    let first = read(&json!({"input": [{"role": "user", "content": "Hi"},
+        {"type": "additional_tools", "tools": [old, function("g")]}]}))
+    .expect("a request");
+    assert_eq!(
+        first.chat.ignored.all().collect::<Vec<_>>(),
+        ["input[1].tools[0].defer_loading", "input[1].tools[0].notes_of_the_client"]
+    );
+    let item = serde_json::to_string(&first.input[1]).expect("JSON");
+    let body =
+        json!({"model": "m", "previous_response_id": "resp_1", "input": "Go on.", "tools": [function("f")]});
+    let second = ResponseRequest::with_stored(body.to_string().as_bytes(), &mut OneItem(item.into()))
+        .expect("a request");
+    assert_eq!(names(&second), ["g", "f"]);
+    assert_eq!(second.chat.tools.tools[1].description.as_deref(), Some("Does it."));
+}
+
 #[test]
 fn errors_name_the_tool() {
     let hosted = json!({"type": "web_search"});
@@ -110,6 +155,16 @@ fn errors_name_the_tool() {
             json!({"tools": many, "input": [{"role": "user", "content": "Hi"},
             {"type": "additional_tools", "tools": [namespace("b", &many)]}]}),
             "`tools`: ",
+        ),
+        (
+            json!({"tools": [namespace("a__b", &[function("c")])], "input": [{"role": "user", "content": "Hi"},
+            {"type": "additional_tools", "tools": [namespace("a", &[function("b__c")])]}]}),
+            "`input[1].tools[0].tools[0].parameters`: ",
+        ),
+        (
+            json!({"input": [{"role": "user", "content": "Hi"}, {"type": "additional_tools",
+            "tools": [{"type": "function", "name": "f", "input_schema": {"type": "object"}}]}]}),
+            "`input[1].tools[0].input_schema`: ",
         ),
         (json!({"input": [{"type": "additional_tools", "role": "user", "tools": []}]}), "`input[0].role`: "),
         (

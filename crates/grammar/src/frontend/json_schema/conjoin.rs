@@ -65,8 +65,8 @@ pub(super) struct ObjectSets {
     pub(super) names: ExprId,
     /// Members that must exist and have no fixed name.
     pub(super) some: Vec<SomeMember>,
-    /// True if some subschema has `properties` with entries, and no keyword applies to undeclared members. The
-    /// option [`Undeclared`](crate::options::Undeclared) decides about these members.
+    /// True if some subschema has `properties` with entries, and no keyword applies to undeclared
+    /// members. The option [`Undeclared`](crate::options::Undeclared) decides about these members.
     pub(super) silent: bool,
     pub(super) min: u32,
     /// Place of the largest `minProperties`.

@@ -395,8 +395,8 @@ impl CfgMachine {
         }
     }
 
-    /// Appends the parts of a row that may have several items: each item inside a text of another machine
-    /// by itself, and all others together.
+    /// Appends the parts of a row with any number of items. Each item that is inside a text of another
+    /// machine is a part. All other items are one part together.
     fn parts_of_items(&mut self, config: Config, parts: &mut Vec<ConfigPart>) {
         let items = &self.rows[config.index()].items;
         let count = items.iter().filter(|item| Embedded::holds(item.dot)).count();
@@ -526,12 +526,10 @@ impl Machine for CfgMachine {
         }
     }
 
-    fn resumed(&mut self, config: Config, ended: Config) -> Config {
+    fn resumed(&mut self, config: Config) -> Config {
         let Some(item) = self.lone_embedded(config) else { return Config::DEAD };
-        let dots = self.rows[ended.index()].items.iter().map(|ended| ended.dot);
-        let mut items: Vec<Item> = dots.map(|dot| Item { dot, ..item }).collect();
-        items.extend_from_slice(&self.returns[item.returns.index()].callers);
-        let (kernel, accepting, completed) = self.completed(items);
+        let callers = self.returns[item.returns.index()].callers.to_vec();
+        let (kernel, accepting, completed) = self.completed(callers);
         let accepting = accepting || item.returns == OUTPUT_END;
         if kernel.is_empty() && !accepting {
             return Config::DEAD;
