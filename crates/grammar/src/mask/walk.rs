@@ -101,6 +101,8 @@ pub(crate) struct Walk<'a> {
     noted: Vec<(TrieNode, Config)>,
     /// Tokens to test one by one at the end.
     undecided: Undecided,
+    /// True while a mask for [`TextMasks::likes`] is computed.
+    is_like: bool,
     /// The ends of a [`SharedText`] that is being computed.
     ends: Option<Vec<TrieNode>>,
 }
@@ -156,6 +158,7 @@ impl<'a> Walk<'a> {
             open,
             noted,
             undecided: Undecided::default(),
+            is_like: false,
             ends: None,
         }
     }
@@ -298,6 +301,7 @@ impl<'a> Walk<'a> {
             return Arc::clone(known);
         }
         let before = std::mem::take(&mut self.undecided);
+        let was_like = std::mem::replace(&mut self.is_like, true);
         let mut parts = Vec::with_capacity(1);
         self.automaton.parts(config, &mut parts);
         let mask = if parts.iter().any(|part| matches!(part, ConfigPart::Equivalent { .. })) {
@@ -310,6 +314,7 @@ impl<'a> Walk<'a> {
             });
             union.unwrap_or_else(|| Arc::new(self.pool.empty()))
         };
+        self.is_like = was_like;
         self.likes.insert(config, (Arc::clone(&mask), self.undecided));
         self.undecided.add(before);
         mask
@@ -323,9 +328,9 @@ impl<'a> Walk<'a> {
     /// Returns the tokens that may follow `config`, without looking at the parts of the config. Derives
     /// them from the tokens of a counterpart, if there is one.
     fn plain_like(&mut self, strings: &'a Strings, config: Config) -> Arc<TokenSet> {
-        let Some((other, bytes)) = self.automaton.counterpart(config) else {
-            return Arc::new(self.plain(config));
-        };
+        // The counterpart may have a part with the same counterpart.
+        let counterpart = if self.is_like { None } else { self.automaton.counterpart(config) };
+        let Some((other, bytes)) = counterpart else { return Arc::new(self.plain(config)) };
         let ordinary = self.like(strings, other);
         let mut mask = self.pool.copy(&ordinary);
         let trie = self.vocabulary.trie();
