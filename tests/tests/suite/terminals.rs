@@ -10,7 +10,7 @@ use formwork_tests::random::{self, Random};
 use formwork_vocab::{Token, TokenId, TokenKind, Vocabulary};
 
 /// Grammars with a JSON text beside, inside and after other text, each with an accepted text.
-const MIXED: [(&str, &str); 6] = [
+const MIXED: [(&str, &str); 7] = [
     (
         r#"root ::= "<a>" %json { "type": "object", "properties": { "a": { "type": "string" } } } "</a>""#,
         r#"<a>{"a": "b, \" and 日"}</a>"#,
@@ -27,6 +27,8 @@ const MIXED: [(&str, &str); 6] = [
     ),
     (r#"root ::= "[" (root | %json { "type": ["number", "string"] }) "]""#, r#"[[["a"]]]"#),
     (r#"root ::= %json { "type": "number", "minimum": 0 } "0"{2} "."?"#, "1.500."),
+    // A space leads back into the spaces.
+    (r#"root ::= " "* %json { "type": "string" }"#, "  \"a b\""),
 ];
 
 fn options(at: usize) -> SchemaOptions {
