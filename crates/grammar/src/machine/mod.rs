@@ -215,8 +215,8 @@ pub(crate) trait Machine: Send {
         None
     }
 
-    /// Returns the config after the end of the text in which a [`ConfigPart::Shared`] is. The config does not
-    /// allow that the text goes on.
+    /// Returns the config after the end of the text of a [`ConfigPart::Shared`]. The text cannot continue
+    /// from there.
     fn resumed(&mut self, config: Config) -> Config {
         let _ = config;
         Config::DEAD

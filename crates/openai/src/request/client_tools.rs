@@ -1,7 +1,9 @@
 //! Tools of Anthropic's API that the client runs, and whose arguments the API defines.
 //!
-//! The arguments are those of `anthropic` 2.14 (`types/beta/beta_memory_tool_20250818_*_command.py`) and of
-//! Anthropic's documentation of its bash and text editor tools.
+//! The arguments of the memory tool are those of the Python package `anthropic` 2.14
+//! (`types/beta/beta_memory_tool_20250818_*_command.py`). The other tools are those of Anthropic's
+//! documentation. Its name of the text that `insert` adds is wrong for version 20250728, as issue 1155 of
+//! `anthropic-sdk-python` shows.
 
 use serde_json::{Value, json};
 
@@ -27,7 +29,7 @@ pub(super) fn find(kind: &str) -> Option<ClientTool> {
         }),
         "text_editor" => Some(ClientTool {
             description: "Views, creates and edits text files. `view` of a directory lists it. `str_replace` replaces a text that occurs exactly once. `insert` adds a text after a line.",
-            // Versions from July 2025 have their own name for the text to insert.
+            // Version 20250728 has another name for the text to insert.
             parameters: one_of(&files(if version >= "20250728" { "insert_text" } else { "new_str" })),
         }),
         "memory" => {
