@@ -12,6 +12,7 @@
 
 mod capabilities;
 mod collected;
+mod decision;
 mod dialect;
 mod error;
 mod prompt;
@@ -25,12 +26,13 @@ mod sse;
 mod subject;
 mod support;
 
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, ready};
 use futures_util::stream::BoxStream;
 use serde_json::{Map, Value};
 
 pub use capabilities::{Capabilities, Feature};
 pub use collected::{StreamEvent, StreamReceiver, collect_stream};
+pub use decision::{Chosen, DecisionOption};
 pub use dialect::{Adjustment, Dialect, TokenLimitField};
 pub use error::{BackendError, Category, Interruption, innermost};
 pub use prompt::{Plan, PromptRunner, Reply, merge};
@@ -87,6 +89,15 @@ pub trait ChatBackend: Send + Sync {
             let body = collect_stream(self.stream(body).await?, receiver).await?;
             Ok(Answer { body, attempts: 1, retried: Vec::new() })
         })
+    }
+
+    /// Sends the body of a request to `/v1/decisions`, and returns the body of the response. The
+    /// default refuses the request.
+    ///
+    /// [`PromptRunner::choose`] and [`PromptRunner::probability`] build the request and read the
+    /// response.
+    fn decide<'a>(&'a self, _body: &'a Body) -> BoxFuture<'a, Result<Value, BackendError>> {
+        Box::pin(ready(Err(error::Kind::NoDecisions.into())))
     }
 
     /// Returns the constraints that the backend can enforce on the output of `model`. Returns

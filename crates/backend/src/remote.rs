@@ -298,6 +298,14 @@ impl ChatBackend for RemoteBackend {
         .boxed()
     }
 
+    fn decide<'a>(&'a self, body: &'a Body) -> BoxFuture<'a, Result<Value, BackendError>> {
+        async move {
+            let send = || self.within(self.decided(body)).boxed();
+            self.retried(send, &mut Vec::new()).await
+        }
+        .boxed()
+    }
+
     fn capabilities<'a>(&'a self, model: &'a str) -> BoxFuture<'a, Result<Capabilities, BackendError>> {
         async move {
             let mut found = Vec::new();

@@ -93,6 +93,10 @@ impl ChatBackend for ScriptedBackend {
         ready(self.answer(body)).map_ok(chunk).boxed()
     }
 
+    fn decide<'a>(&'a self, body: &'a Body) -> BoxFuture<'a, Result<Value, BackendError>> {
+        ready(self.answer(body)).boxed()
+    }
+
     fn known_capabilities(&self, _: &str) -> Option<Capabilities> {
         Some(self.capabilities)
     }

@@ -13,6 +13,7 @@ use formwork_protocol::{
     Answer, BackendError, Body, Capabilities, ChatBackend, Chunks, Feature, Notice, Retry, StreamReceiver,
 };
 use futures_util::future::BoxFuture;
+use serde_json::Value;
 
 use crate::args::{KvCacheArg, OpenArgs};
 use crate::config::{self, ConfigFile};
@@ -163,6 +164,10 @@ impl ChatBackend for Defaulted {
     ) -> BoxFuture<'a, Result<Answer, BackendError>> {
         let body = self.completed(body);
         Box::pin(async move { self.backend.chat_streamed(&body, receiver).await })
+    }
+
+    fn decide<'a>(&'a self, body: &'a Body) -> BoxFuture<'a, Result<Value, BackendError>> {
+        self.backend.decide(body)
     }
 
     fn known_capabilities(&self, model: &str) -> Option<Capabilities> {

@@ -15,7 +15,7 @@ use clap::Subcommand;
 use formwork_grammar::{Grammar, Limits, SchemaOptions};
 use formwork_protocol::directives::{
     Attempt, DirectiveResult, Mode, Preset, Problem, ProblemCategory, Registry, Requirement, RunRequest,
-    Runner, StructuredOutputOptions, presets, read,
+    Runner, StructuredOutputOptions, TypeDecision, presets, read,
 };
 use formwork_protocol::{Body, ChatBackend, PromptRunner};
 use serde_json::Value;
@@ -49,6 +49,9 @@ pub(crate) fn directives(command: &DirectivesCommand, as_json: bool) -> Result<b
         eprintln!("formwork: warning: {warning}");
     }
     tell(&result, as_json, std::io::stdout().lock())?;
+    if let Some(decision) = &result.type_decision {
+        eprintln!("formwork: {}", decided(decision));
+    }
     for skipped in &result.skipped {
         eprintln!("formwork: the mode {} was skipped: {}", skipped.mode.name(), skipped.reason);
     }
@@ -67,6 +70,16 @@ pub(crate) fn directives(command: &DirectivesCommand, as_json: bool) -> Result<b
         eprintln!("formwork: {error}");
     }
     Ok(result.ok)
+}
+
+/// Describes the decision about the type of the directives.
+fn decided(decision: &TypeDecision) -> String {
+    if let Some(error) = &decision.error {
+        return format!("the type was not decided, so all types were allowed: {}", error.message);
+    }
+    let probabilities = decision.probabilities.iter();
+    let told: Vec<_> = probabilities.map(|of| format!("{} {:.3}", of.kind, of.probability)).collect();
+    format!("decided on {}: {}", decision.kind.as_deref().unwrap_or_default(), told.join(", "))
 }
 
 /// Describes an attempt whose mode the server refused, if the run went on without an error.
@@ -116,7 +129,9 @@ async fn ask(
 ) -> Result<DirectiveResult> {
     let max_requests = args.max_requests.map(NonZeroU32::get);
     let modes = args.modes.clone();
-    let own = Preset { modes, repair_retries: args.repairs, max_requests, ..Preset::default() };
+    let type_by_decision = args.type_by_decision.then_some(true);
+    let own =
+        Preset { modes, repair_retries: args.repairs, max_requests, type_by_decision, ..Preset::default() };
     let preset = presets::merge([target.preset.clone(), own]);
     let prompts = PromptRunner::new(backend, model).with_defaults(target.defaults());
     Ok(Runner::build(prompts, preset).run(request).await?)

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use formwork_protocol::config::{Config, LOCAL_PROVIDER, Model};
 use formwork_protocol::tools::{
-    FilteredToolRegistry, McpClient, Preset, Problem, ToolCallingOptions, ToolEvent, ToolLoopRunner,
-    ToolRegistry, ToolRun, ToolSource, ToolUseMode, Transforms, replay,
+    FilteredToolRegistry, McpClient, Preset, Problem, ToolCallingOptions, ToolDecision, ToolEvent,
+    ToolLoopRunner, ToolRegistry, ToolRun, ToolSource, ToolUseMode, Transforms, replay,
 };
 use formwork_protocol::{PromptRunner, catalogue};
 use serde_json::{Value, json};
@@ -176,6 +176,7 @@ fn masked(args: &RunArgs, registry: ToolRegistry) -> Result<Arc<dyn ToolSource>>
 /// Prints the progress of the run to standard error.
 fn progress(event: &ToolEvent) {
     match event {
+        ToolEvent::Decided { turn, decision } => eprintln!("turn {turn}: {}", decided(decision)),
         ToolEvent::Calling { turn, call } => {
             eprintln!("turn {turn}: {}({})", call.name, short(call.arguments.trim()));
         }
@@ -201,6 +202,24 @@ fn progress(event: &ToolEvent) {
             eprintln!("turn {turn}: empty answer{}", if *is_asked_again { "; asking again" } else { "" });
         }
         _ => {}
+    }
+}
+
+/// Describes a decision about the next tool.
+fn decided(decision: &ToolDecision) -> String {
+    if let Some(error) = &decision.error {
+        return format!("the next tool was not decided: {}", short(&error.message));
+    }
+    let mut likely: Vec<(&str, f64)> =
+        decision.probabilities.iter().map(|of| (of.tool.as_str(), of.probability)).collect();
+    likely.extend(decision.answer.map(|probability| ("an answer", probability)));
+    likely.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let likely: Vec<_> = likely.iter().take(3).map(|(name, of)| format!("{name} {of:.3}")).collect();
+    let next = decision.tool.as_deref().unwrap_or("an answer");
+    if likely.is_empty() {
+        format!("decided on {next}")
+    } else {
+        format!("decided on {next}: {}", likely.join(", "))
     }
 }
 

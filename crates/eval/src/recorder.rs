@@ -80,6 +80,11 @@ impl ChatBackend for Recorder {
         self.inner.chat_streamed(body, receiver)
     }
 
+    /// Passes the question on without recording it: its answer is no text of the model.
+    fn decide<'a>(&'a self, body: &'a Body) -> BoxFuture<'a, Result<Value, BackendError>> {
+        self.inner.decide(body)
+    }
+
     fn capabilities<'a>(&'a self, model: &'a str) -> BoxFuture<'a, Result<Capabilities, BackendError>> {
         self.inner.capabilities(model)
     }

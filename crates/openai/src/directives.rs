@@ -66,6 +66,9 @@ pub struct DirectivesRequest {
     /// Maximum number of chat requests of the run. If `None`, only `modes` and `repair_retries` bound
     /// the number.
     pub max_requests: Option<usize>,
+    /// True if a decision about the allowed types comes first, and the answer may only have the likeliest
+    /// type. If `None`, the default applies.
+    pub type_by_decision: Option<bool>,
     /// True if the response is streamed as server-sent events.
     pub stream: bool,
     /// Name of the JSON Schema in the `response_format` that is sent to the model. If `None`, the
@@ -213,6 +216,7 @@ impl DirectivesRequest {
         let modes = fields.read("modes", read_modes)?;
         let repair_retries = fields.read("repair_retries", |at| read_repairs(&at))?;
         let max_requests = fields.read("max_requests", Place::positive)?;
+        let type_by_decision = fields.read("type_by_decision", Place::bool)?;
         let stream = fields.read("stream", Place::bool)?.unwrap_or(false);
         let schema_name = fields.read("schema_name", Place::non_empty_string)?;
         let output_instructions = fields.read("output_instructions", Place::string)?;
@@ -238,6 +242,7 @@ impl DirectivesRequest {
             modes,
             repair_retries,
             max_requests,
+            type_by_decision,
             stream,
             schema_name,
             output_instructions,

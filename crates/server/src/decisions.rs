@@ -15,8 +15,8 @@ use formwork_engine::{
 };
 use formwork_lm::Message;
 use formwork_openai::{
-    AnswerDetails, ChatMessage, DecisionSettings, Decisions, DecisionsRequest, DecisionsUsage, NamedQuestion,
-    SystemOne, SystemOneRequest,
+    AnswerDetails, ChatMessage, DecisionSettings, Decisions, DecisionsRequest, DecisionsUsage, IgnoredFields,
+    NamedQuestion, SystemOne, SystemOneRequest,
 };
 use formwork_vocab::TokenId;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
@@ -37,18 +37,23 @@ const MAX_RETURNED: usize = 1 << 20;
 /// Names under which clients of System One expect a model.
 const SYSTEM_ONE_MODELS: &str = "jev-";
 
+/// `POST /v1/decisions`.
 pub(crate) async fn create(State(app): State<App>, JsonBody(body): JsonBody) -> Result<Response, ApiError> {
-    let mut request = DecisionsRequest::from_json(&body)?;
+    let (answer, ignored) = answer(&app, &body).await?;
+    Ok(with_ignored(Json(answer), &ignored))
+}
+
+/// Answers the body of a request to `/v1/decisions`. The second result has the names of the fields that
+/// were ignored.
+pub(crate) async fn answer(app: &App, body: &[u8]) -> Result<(Decisions, IgnoredFields), ApiError> {
+    let mut request = DecisionsRequest::from_json(body)?;
     app.check_ignored(&request.ignored)?;
     let served = app.model(&request.model).await?;
     app.calibrate(&mut request.settings);
     let questions = Questions::new(&request.messages, &request.questions, &request.settings, app.deadline());
-    let of = Arc::clone(&served);
-    let prepared = app.offload(move || questions.prepare(&of)).await?.think(&served).await?;
-    let submitted = app.offload(move || prepared.submit(&served)).await?;
-    let measured = submitted.measure(&request.questions, &request.settings).await?;
+    let measured = app.measure(served, questions).await?;
     let ignored = request.ignored.clone();
-    Ok(with_ignored(Json(measured.decisions(&request)), &ignored))
+    Ok((measured.decisions(&request), ignored))
 }
 
 /// `POST /v1/systemone`.
@@ -65,10 +70,7 @@ pub(crate) async fn system_one(
     };
     app.calibrate(&mut request.settings);
     let questions = Questions::new(&request.messages, &request.questions, &request.settings, app.deadline());
-    let of = Arc::clone(&served);
-    let prepared = app.offload(move || questions.prepare(&of)).await?.think(&served).await?;
-    let submitted = app.offload(move || prepared.submit(&served)).await?;
-    let measured = submitted.measure(&request.questions, &request.settings).await?;
+    let measured = app.measure(served, questions).await?;
     Ok(Json(measured.system_one(&request)).into_response())
 }
 
@@ -92,9 +94,7 @@ impl LocalDecisions {
         let mut request = DecisionsRequest::from_json(body)?;
         calibrate(&mut request.settings, self.calibration.as_ref());
         let questions = Questions::new(&request.messages, &request.questions, &request.settings, None);
-        let prepared = questions.prepare(&self.served)?.think(&self.served).await?;
-        let submitted = prepared.submit(&self.served)?;
-        Ok(submitted.measure(&request.questions, &request.settings).await?.decisions(&request))
+        Ok(self.measure(questions).await?.decisions(&request))
     }
 
     /// Answers the body of a request to `/v1/systemone`.
@@ -105,9 +105,12 @@ impl LocalDecisions {
         let mut request = SystemOneRequest::from_json(body)?;
         calibrate(&mut request.settings, self.calibration.as_ref());
         let questions = Questions::new(&request.messages, &request.questions, &request.settings, None);
+        Ok(self.measure(questions).await?.system_one(&request))
+    }
+
+    async fn measure(&self, questions: Questions) -> Result<Measurements, ApiError> {
         let prepared = questions.prepare(&self.served)?.think(&self.served).await?;
-        let submitted = prepared.submit(&self.served)?;
-        Ok(submitted.measure(&request.questions, &request.settings).await?.system_one(&request))
+        prepared.submit(&self.served)?.measure().await
     }
 }
 
@@ -143,6 +146,8 @@ impl Measurements {
 /// Prompts in the engine.
 struct Submitted {
     model: String,
+    named: Vec<NamedQuestion>,
+    settings: DecisionSettings,
     asked: Vec<Asked>,
     prompts: Decision,
     /// The same prompts without the conversation, if they calibrate the others.
@@ -153,12 +158,8 @@ struct Submitted {
 
 impl Submitted {
     /// Waits for the probabilities, and combines those of each question.
-    async fn measure(
-        self,
-        questions: &[NamedQuestion],
-        settings: &DecisionSettings,
-    ) -> Result<Measurements, ApiError> {
-        let Self { model, asked, prompts, content_free, thoughts, limits } = self;
+    async fn measure(self) -> Result<Measurements, ApiError> {
+        let Self { model, named, settings, asked, prompts, content_free, thoughts, limits } = self;
         let mut reasoning = thoughts.texts.into_iter();
         let Decided { enclosures, prompt_tokens, cached_tokens } = prompts.result().await?;
         let (mut read, mut cached) = (prompt_tokens, cached_tokens);
@@ -186,7 +187,7 @@ impl Submitted {
             let reasoning = reasoning.by_ref().take(asked.prompts.len()).collect();
             Ok(AnswerDetails { answer, prompt_tokens, prompt_token_ids: ids, reasoning })
         };
-        let details = asked.iter().zip(questions).map(detail).collect::<Result<Vec<_>, ApiError>>()?;
+        let details = asked.iter().zip(&named).map(detail).collect::<Result<Vec<_>, ApiError>>()?;
         Ok(Measurements { model, details, read, cached, thought: thoughts.tokens, limits })
     }
 }
@@ -348,7 +349,8 @@ impl Prepared {
         };
         let prompts = submit(prompts)?;
         let content_free = if content_free.is_empty() { None } else { Some(submit(content_free)?) };
-        Ok(Submitted { model: served.model.id.clone(), asked, prompts, content_free, thoughts, limits })
+        let model = served.model.id.clone();
+        Ok(Submitted { model, named, settings, asked, prompts, content_free, thoughts, limits })
     }
 }
 
@@ -432,6 +434,13 @@ fn refused(error: DecisionError, named: &NamedQuestion) -> ApiError {
 }
 
 impl App {
+    /// Asks the questions. Prompts are made on the threads for long computations.
+    async fn measure(&self, served: Arc<Served>, questions: Questions) -> Result<Measurements, ApiError> {
+        let of = Arc::clone(&served);
+        let prepared = self.offload(move || questions.prepare(&of)).await?.think(&served).await?;
+        self.offload(move || prepared.submit(&served)).await?.measure().await
+    }
+
     /// Sets the server's calibration in a request that has none.
     fn calibrate(&self, settings: &mut DecisionSettings) {
         calibrate(settings, self.options().calibration.as_ref());

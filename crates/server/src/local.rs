@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::answer::Answer;
 use crate::app::App;
 use crate::chat::{Started, collect};
+use crate::decisions;
 use crate::error::ApiError;
 use crate::stream::{self, Frame};
 
@@ -79,6 +80,16 @@ impl ChatBackend for LocalBackend {
         async move {
             let chunks = self.chunks(body).await.map_err(|error| refusal(&error))?;
             Ok(chunks.map_err(|error| refusal(&error)).boxed())
+        }
+        .boxed()
+    }
+
+    fn decide<'a>(&'a self, body: &'a Body) -> BoxFuture<'a, Result<Value, BackendError>> {
+        async move {
+            let request = serde_json::to_vec(body).unwrap_or_default();
+            let answered = decisions::answer(&self.app, &request).await;
+            let (answer, _) = answered.map_err(|error| refusal(&error))?;
+            Ok(json(&answer))
         }
         .boxed()
     }

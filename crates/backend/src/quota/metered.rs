@@ -94,7 +94,8 @@ impl Metered {
 
 /// Estimates the number of tokens in a request from its size in bytes.
 fn prompt(body: &Body) -> u64 {
-    let parts = ["messages", "tools", "response_format"].into_iter().filter_map(|name| body.get(name));
+    let names = ["messages", "tools", "response_format", "input", "questions"];
+    let parts = names.into_iter().filter_map(|name| body.get(name));
     parts.map(|part| part.to_string().len() as u64).sum::<u64>().div_ceil(BYTES)
 }
 
@@ -154,6 +155,17 @@ impl ChatBackend for Metered {
                 None => chunks,
             };
             Ok(chunks.inspect(move |chunk| meter.see(chunk)).boxed())
+        }
+        .boxed()
+    }
+
+    fn decide<'a>(&'a self, body: &'a Body) -> BoxFuture<'a, Result<Value, BackendError>> {
+        async move {
+            let mut meter = self.reserve(body)?;
+            let answered = meter.within(self.backend.decide(body)).await;
+            let answered = answered.map(|body| Answer { body, attempts: 1, retried: Vec::new() });
+            meter.settle(&answered);
+            answered.map(|answer| answer.body)
         }
         .boxed()
     }

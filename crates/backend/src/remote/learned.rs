@@ -1,5 +1,6 @@
 //! Findings about the models of a server.
 
+use super::wire::address;
 use super::{RemoteBackend, lock};
 use crate::{Adjustment, Dialect, Feature, ModelSupport, Notice};
 
@@ -10,7 +11,7 @@ impl RemoteBackend {
         if let Some(support) = found.get(model) {
             return support.clone();
         }
-        let stored = self.memory.as_ref().and_then(|memory| memory.load(&self.address(), model));
+        let stored = self.memory.as_ref().and_then(|memory| memory.load(&address(&self.endpoint), model));
         if stored.is_some() {
             lock(&self.recalled).insert(model.to_owned());
         }
@@ -22,7 +23,7 @@ impl RemoteBackend {
         let mut support = self.support(model);
         change(&mut support);
         if let Some(memory) = &self.memory {
-            memory.update(&self.address(), model, &change);
+            memory.update(&address(&self.endpoint), model, &change);
         }
         lock(&self.found).insert(model.to_owned(), support);
     }

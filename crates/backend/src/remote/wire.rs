@@ -3,8 +3,8 @@
 use std::time::{Duration, SystemTime};
 
 use futures_util::stream::{self, StreamExt};
-use reqwest::Response;
 use reqwest::header::{HeaderValue, RETRY_AFTER};
+use reqwest::{Response, Url};
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -20,11 +20,16 @@ pub(crate) const ANSWER: usize = 64 << 20;
 const ERROR: usize = 64 << 10;
 
 impl RemoteBackend {
-    /// Sends `body` and returns the response if its status is 2xx.
-    pub(super) async fn send(&self, body: &Body) -> Result<Response, BackendError> {
+    /// Sends the chat request `body` and returns the response if its status is 2xx.
+    async fn send(&self, body: &Body) -> Result<Response, BackendError> {
+        self.send_to(&self.endpoint, body).await
+    }
+
+    /// Sends `body` to `endpoint` and returns the response if its status is 2xx.
+    async fn send_to(&self, endpoint: &Url, body: &Body) -> Result<Response, BackendError> {
         RequestBudget::take()?;
-        let request = self.client.post(self.endpoint.clone()).headers(self.headers.clone()).json(body);
-        let unreachable = |error| Kind::Connection { url: self.address(), source: Cause::new(error) };
+        let request = self.client.post(endpoint.clone()).headers(self.headers.clone()).json(body);
+        let unreachable = |error| Kind::Connection { url: address(endpoint), source: Cause::new(error) };
         let response = request.send().await.map_err(unreachable)?;
         let status = response.status();
         if status.is_success() {
@@ -36,21 +41,21 @@ impl RemoteBackend {
         Err(BackendError::of_status(status.as_u16(), &String::from_utf8_lossy(&body), retry_after))
     }
 
-    /// Returns the URL of the endpoint without credentials and parameters.
-    pub(super) fn address(&self) -> String {
-        let mut url = self.endpoint.clone();
-        // A URL with a host can be changed so.
-        let _ = url.set_username("");
-        let _ = url.set_password(None);
-        url.set_query(None);
-        url.set_fragment(None);
-        url.into()
-    }
-
     /// Sends `body` and waits for the whole answer.
     pub(super) async fn whole(&self, body: &Body) -> Result<Value, BackendError> {
         let bytes = read(self.send(body).await?, ANSWER).await?;
         check(serde_json::from_slice(&bytes).map_err(malformed)?)
+    }
+
+    /// Sends the body of a decision and waits for the answer.
+    pub(super) async fn decided(&self, body: &Body) -> Result<Value, BackendError> {
+        let mut endpoint = self.endpoint.clone();
+        let path = endpoint.path();
+        let path = format!("{}/decisions", path.strip_suffix("/chat/completions").unwrap_or(path));
+        endpoint.set_path(&path);
+        let bytes = read(self.send_to(&endpoint, body).await?, ANSWER).await?;
+        let answer: Value = serde_json::from_slice(&bytes).map_err(malformed)?;
+        BackendError::in_body(&answer).map_or(Ok(answer), Err)
     }
 
     /// Sends `body` and returns the answer as a stream, which ends with an error after the timeout,
@@ -85,6 +90,17 @@ impl RemoteBackend {
         let limit = self.timeout;
         tokio::time::timeout(limit, work).await.map_err(|_| Kind::Timeout { limit })?
     }
+}
+
+/// Returns an endpoint without credentials and parameters.
+pub(super) fn address(endpoint: &Url) -> String {
+    let mut url = endpoint.clone();
+    // A URL with a host can be changed so.
+    let _ = url.set_username("");
+    let _ = url.set_password(None);
+    url.set_query(None);
+    url.set_fragment(None);
+    url.into()
 }
 
 /// Returns `body` if it has the shape of an answer. Otherwise returns an error, since some gateways

@@ -68,6 +68,10 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "N")]
     pub(super) max_requests: Option<NonZeroU32>,
 
+    /// Decide first which allowed type fits, by probabilities, and allow only the likeliest type.
+    #[arg(long)]
+    pub(super) type_by_decision: bool,
+
     /// Time limit of the run, in seconds [default: none].
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(super) timeout: Option<Duration>,

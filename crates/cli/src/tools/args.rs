@@ -138,6 +138,11 @@ pub(super) struct OptionArgs {
     #[arg(long, value_name = "BOOL")]
     pub(super) force_first_call: Option<bool>,
 
+    /// Who chooses the tool of each request: the model, or a decision with probabilities before it
+    /// [default: model].
+    #[arg(long, value_enum)]
+    pub(super) next_tool: Option<NextToolArg>,
+
     /// Field of every request, with a value in JSON; repeat for several.
     #[arg(long, value_name = "FIELD=JSON", value_parser = field)]
     pub(super) request_override: Vec<(String, Value)>,
@@ -219,6 +224,14 @@ pub(super) enum RepeatedArg {
     Warn,
     /// End the run.
     Stop,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum NextToolArg {
+    /// The model calls a tool or answers.
+    Model,
+    /// The likeliest tool must be called, or the model must answer.
+    Decision,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -7,7 +7,7 @@ use formwork_protocol::sampling::Sampling;
 use formwork_protocol::tools::{Preset, RESERVED, ToolCallingOptions, ToolUseMode, Transforms};
 use serde_json::{Value, json};
 
-use super::args::{ModeArg, OptionArgs, PolicyArg, RepeatedArg, RunArgs, SamplingArgs};
+use super::args::{ModeArg, NextToolArg, OptionArgs, PolicyArg, RepeatedArg, RunArgs, SamplingArgs};
 
 /// Model whose presets and sampling profile apply.
 pub(super) struct Subject {
@@ -86,6 +86,10 @@ fn own(args: &OptionArgs) -> Value {
         RepeatedArg::Warn => "warn",
         RepeatedArg::Stop => "stop",
     });
+    let next_tool = args.next_tool.map(|next| match next {
+        NextToolArg::Model => "model",
+        NextToolArg::Decision => "decision",
+    });
     let list = |names: &Vec<String>| (!names.is_empty()).then(|| json!(names));
     let overrides: Body = args.request_override.iter().cloned().collect();
     let fields = [
@@ -103,6 +107,7 @@ fn own(args: &OptionArgs) -> Value {
         ("tool_timeout_ms", args.tool_timeout_ms.map(Value::from)),
         ("tool_choice", choice),
         ("force_first_call", args.force_first_call.map(Value::from)),
+        ("next_tool", next_tool.map(Value::from)),
         ("request_overrides", (!overrides.is_empty()).then(|| overrides.into())),
         ("message_transforms", list(&args.message_transform)),
         ("tool_transforms", list(&args.tool_transform)),
@@ -170,6 +175,7 @@ mod tests {
             "--tool-timeout-ms=5",
             "--tool-choice=f",
             "--force-first-call=true",
+            "--next-tool=decision",
             "--request-override=user=me",
             "--request-override=a={\"b\": 1}",
             "--message-transform=tool_messages_name_if_missing",

@@ -41,7 +41,7 @@ fn the_example_has_every_option_of_tool_loops() {
         names.sort();
         names
     };
-    assert_eq!((names(&given), names(&given).len()), (names(&every), 21));
+    assert_eq!((names(&given), names(&given).len()), (names(&every), 22));
     let message = error("[tool_calling]\nmax_turn = 1");
     assert!(message.starts_with("line ") && message.contains("unknown field `max_turn`"), "{message}");
     for field in ["model = \"x\"", "tools = []", "response_format = {}"] {

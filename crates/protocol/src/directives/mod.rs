@@ -65,7 +65,8 @@ pub use read::read;
 pub use registry::{Definition, Registry};
 pub use requirement::Requirement;
 pub use result::{
-    Attempt, AttemptKind, Directive, DirectiveResult, Issue, Problem, ProblemCategory, Skipped, Warning,
+    Attempt, AttemptKind, Directive, DirectiveResult, Issue, Problem, ProblemCategory, Skipped, TypeDecision,
+    TypeProbability, Warning,
 };
 pub use runner::{ResultValidator, RunRequest, Runner, require_types};
 pub use stream::RunEvent;

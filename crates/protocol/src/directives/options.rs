@@ -86,6 +86,11 @@ impl StructuredOutputOptions {
         Ok(self)
     }
 
+    /// Returns the options with the allowed type `name` as the only one.
+    pub(super) fn with_type(&self, name: &str) -> Self {
+        Self { allowed: Some(vec![name.to_owned()]), ..self.clone() }
+    }
+
     /// Adds aliases, given as pairs of an alias and its type, such as `("toast", "ui.toast")`. A
     /// pair overrides the same alias in the registry.
     ///

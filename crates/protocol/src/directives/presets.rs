@@ -122,8 +122,8 @@ pub struct Preset {
     /// previous answer and the error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repair_retries: Option<u32>,
-    /// Maximum number of HTTP requests of a run in all modes together: first requests, repairs,
-    /// retries after errors, and probes of capabilities. If `None`, only the modes, `repair_retries`
+    /// Maximum number of HTTP requests of a run in all modes together: first requests, repairs, the
+    /// decision about the type, retries after errors, and probes of capabilities. If `None`, only the modes, `repair_retries`
     /// and the retries of the backend bound the number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_requests: Option<u32>,
@@ -142,6 +142,11 @@ pub struct Preset {
     /// Value of `json_schema.strict` in requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub strict: Option<bool>,
+    /// True to ask first which allowed type fits, as a decision with probabilities, and to allow only
+    /// the likeliest type in the answer. If the backend answers no decisions, all types stay allowed.
+    /// Nothing is asked if fewer than two types are allowed or some types are required.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub type_by_decision: Option<bool>,
     /// Fields that are added to all requests. The caller's fields
     /// ([`RunRequest::overrides`](super::RunRequest::overrides)) override them.
     #[serde(skip_serializing_if = "Body::is_empty")]
@@ -166,6 +171,7 @@ pub fn default_directives() -> Preset {
         stop_on_refusal: Some(false),
         payload_schemas: Some(PayloadSchemas::Auto),
         strict: Some(true),
+        type_by_decision: Some(false),
         ..Preset::default()
     }
 }
@@ -221,6 +227,7 @@ pub fn merge(presets: impl IntoIterator<Item = Preset>) -> Preset {
         stop_on_refusal: above.stop_on_refusal.or(below.stop_on_refusal),
         payload_schemas: above.payload_schemas.or(below.payload_schemas),
         strict: above.strict.or(below.strict),
+        type_by_decision: above.type_by_decision.or(below.type_by_decision),
         request_overrides: merge_bodies(&below.request_overrides, &above.request_overrides),
         structured_request_overrides: merge_bodies(
             &below.structured_request_overrides,

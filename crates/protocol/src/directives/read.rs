@@ -31,6 +31,7 @@ pub fn read(text: &str, options: &StructuredOutputOptions) -> DirectiveResult {
                     errors: Vec::new(),
                     attempts: Vec::new(),
                     skipped: Vec::new(),
+                    type_decision: None,
                 };
             }
             (envelope.assistant_text, not_met(&reasons))
@@ -46,6 +47,7 @@ pub fn read(text: &str, options: &StructuredOutputOptions) -> DirectiveResult {
         errors: vec![problem],
         attempts: Vec::new(),
         skipped: Vec::new(),
+        type_decision: None,
     }
 }
 

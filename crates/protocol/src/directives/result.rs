@@ -197,6 +197,35 @@ pub struct Skipped {
     pub reason: String,
 }
 
+/// Decision about the type of the directives, made before the model wrote them
+/// ([`Preset::type_by_decision`](super::Preset::type_by_decision)).
+#[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
+pub struct TypeDecision {
+    /// The likeliest type, the only one that was then allowed. `None` if there was no decision, so that
+    /// all types stayed allowed.
+    #[serde(rename = "type")]
+    pub kind: Option<String>,
+    /// Confidence of the decision, from 0 to 1. `None` without a decision.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confidence: Option<f64>,
+    /// Probability of each allowed type. Empty without a decision.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub probabilities: Vec<TypeProbability>,
+    /// Reason why there is no decision.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<Problem>,
+}
+
+/// Probability of a type.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TypeProbability {
+    /// Name of the type.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Probability, from 0 to 1.
+    pub probability: f64,
+}
+
 /// Result of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DirectiveResult {
@@ -220,4 +249,8 @@ pub struct DirectiveResult {
     /// earlier run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skipped: Vec<Skipped>,
+    /// Decision about the type of the directives. `None` if none was asked for, or if there was nothing
+    /// to decide.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub type_decision: Option<TypeDecision>,
 }

@@ -3,6 +3,7 @@
 mod attempt;
 mod request;
 mod streamed;
+mod type_decision;
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,6 +27,8 @@ use crate::{BackendError, Capabilities, Feature, PromptRunner, RequestBudget};
 /// mode at once, unless the preset sets `stop_on_refusal`. A backend error that is not about the
 /// mode ends the run, and so does a refusal of the model or a content filter: asking again for what
 /// was refused would be refused again.
+///
+/// With [`Preset::type_by_decision`], the run begins with the decision which type fits.
 ///
 /// A refusal also affects later runs of the runner and its clones. They skip the refused mode if
 /// the backend answered in a later mode of the same run.
@@ -91,12 +94,23 @@ impl Runner {
         events: &(dyn Fn(RunEvent) + Send + Sync),
     ) -> Result<DirectiveResult, BackendError> {
         let modes = request.modes.as_ref().or(self.preset.modes.as_ref());
-        let run = DirectiveRun { events: Some(events), ..DirectiveRun::new(self, request) };
-        run.run(modes.map(Vec::as_slice).unwrap_or_default()).await
+        self.run_with(request, modes.map(Vec::as_slice).unwrap_or_default(), Some(events)).await
     }
 
     async fn run_in(&self, request: &RunRequest, modes: &[Mode]) -> Result<DirectiveResult, BackendError> {
-        DirectiveRun::new(self, request).run(modes).await
+        self.run_with(request, modes, None).await
+    }
+
+    async fn run_with(
+        &self,
+        request: &RunRequest,
+        modes: &[Mode],
+        events: Option<&(dyn Fn(RunEvent) + Send + Sync)>,
+    ) -> Result<DirectiveResult, BackendError> {
+        let budget = RequestBudget::new(self.preset.max_requests);
+        let (request, type_decision) = budget.within(self.decided(request, &budget)).await?;
+        let run = DirectiveRun { events, budget, ..DirectiveRun::new(self, &request) };
+        Ok(DirectiveResult { type_decision, ..run.run(modes).await? })
     }
 
     /// Returns the modes that the backend refused in earlier runs.
@@ -157,7 +171,7 @@ impl<'a> DirectiveRun<'a> {
             skipped: Vec::new(),
             refused: Vec::new(),
             best: (String::new(), false),
-            budget: RequestBudget::new(runner.preset.max_requests),
+            budget: RequestBudget::default(),
             is_limited: false,
             events: None,
         }
@@ -301,6 +315,7 @@ impl<'a> DirectiveRun<'a> {
             errors: Vec::new(),
             attempts: self.attempts,
             skipped: self.skipped,
+            type_decision: None,
         }
     }
 
@@ -325,6 +340,7 @@ impl<'a> DirectiveRun<'a> {
             errors,
             attempts: self.attempts,
             skipped: self.skipped,
+            type_decision: None,
         }
     }
 }

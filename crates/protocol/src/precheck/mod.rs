@@ -52,8 +52,10 @@ use std::sync::Arc;
 
 pub use checklist::checklist;
 pub use consensus::{Consensus, Planner, PromptPlanner, agreement};
-pub use options::{Guidance, InjectFeedback, PrecheckOptions};
-pub use validator::{Judgement, PlanRequest, PlanValidator, PromptValidator, plan_snippet};
+pub use options::{Guidance, InjectFeedback, JudgementForm, PrecheckOptions};
+pub use validator::{
+    DecisionValidator, Judgement, PlanRequest, PlanValidator, PromptValidator, plan_snippet,
+};
 
 use serde_json::Value;
 

@@ -15,6 +15,8 @@ pub struct PrecheckOptions {
     pub enabled: Option<bool>,
     /// Name of the agent that judges plans, such as `agents.plan_checker`.
     pub validator_agent: Option<String>,
+    /// Form of the validator's judgement; `text` by default.
+    pub judgement: JudgementForm,
     /// Name of the agent that writes short plans, such as `agents.planner`.
     pub planner_agent: Option<String>,
     /// Maximum number of tokens in each answer of the validator and planner; 200 by default.
@@ -43,6 +45,7 @@ impl Default for PrecheckOptions {
         Self {
             enabled: None,
             validator_agent: None,
+            judgement: JudgementForm::default(),
             planner_agent: None,
             max_tokens: None,
             score_threshold: None,
@@ -54,6 +57,18 @@ impl Default for PrecheckOptions {
             consensus_threshold: 0.5,
         }
     }
+}
+
+/// Form in which a validator agent judges plans.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum JudgementForm {
+    /// The model writes a verdict, a score and feedback ([`PromptValidator`](super::PromptValidator)).
+    #[default]
+    Text,
+    /// The model's probability that the plan is good is the score, and no text is written
+    /// ([`DecisionValidator`](super::DecisionValidator)).
+    Decision,
 }
 
 /// Destination of the feedback of a failed check.

@@ -324,3 +324,23 @@ async fn an_exhausted_quota_ends_the_check() {
     let error = precheck.check(&input).await.expect_err("exhausted");
     assert_eq!(error.category(), Category::Exhausted);
 }
+
+#[tokio::test]
+async fn the_probability_that_a_plan_is_good_is_its_score() {
+    for (probability, verdict) in [(0.25, Verdict::Fail), (0.5, Verdict::Fail), (0.75, Verdict::Pass)] {
+        let answer = json!({ "answers": [{ "type": "predicate", "probability": probability }] });
+        let backend = Arc::new(ScriptedBackend::new([Ok(answer)]));
+        let prompts = PromptRunner::new(backend.clone(), "m");
+        let precheck = Precheck::new(options(json!({ "score_threshold": 0.6 })))
+            .with_validator(DecisionValidator::new(prompts).with_system("Be strict."));
+        let context = Body::new();
+        let input = PrecheckInput { plan: Some("1. read"), task: "Sort.", ..PrecheckInput::new(&context) };
+        let report = checked(&precheck, input).await;
+        assert_eq!((report.verdict, report.score), (verdict, Some(probability)));
+        let input = json!([
+            { "role": "system", "content": "Be strict." },
+            { "role": "user", "content": "Task:\nSort.\n\nPlan:\n1. read" },
+        ]);
+        assert_eq!(backend.asked()[0]["input"], input);
+    }
+}

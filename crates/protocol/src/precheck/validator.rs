@@ -116,11 +116,9 @@ impl PromptValidator {
     }
 
     fn plan(&self, request: &PlanRequest<'_>) -> Plan {
-        let task = request.task.trim();
-        let task = if task.is_empty() { String::new() } else { format!("Task:\n{task}\n\n") };
         let messages = vec![
             json!({ "role": "system", "content": self.system }),
-            json!({ "role": "user", "content": format!("{task}Plan:\n{}", request.plan.trim()) }),
+            json!({ "role": "user", "content": content(request) }),
         ];
         let mut plan = Plan { messages, ..Plan::default() };
         plan.options.insert("max_tokens".to_owned(), request.max_tokens.into());
@@ -148,6 +146,55 @@ impl PlanValidator for PromptValidator {
         }
         .boxed()
     }
+}
+
+/// Validator that asks a model for the probability that a plan is good, as a decision.
+///
+/// The probability is the score. The plan passes if it is at least 0.5. There is no feedback.
+#[derive(Clone)]
+pub struct DecisionValidator {
+    prompts: PromptRunner,
+    system: Option<String>,
+}
+
+/// Statement of a [`DecisionValidator`].
+const IS_GOOD: &str = "Will the plan do what the task asks for?";
+
+impl DecisionValidator {
+    /// Creates a validator that sends its questions through `prompts`.
+    pub const fn new(prompts: PromptRunner) -> Self {
+        Self { prompts, system: None }
+    }
+
+    /// Sets a system message that comes before the task and the plan.
+    #[must_use]
+    pub fn with_system(mut self, system: impl Into<String>) -> Self {
+        self.system = Some(system.into());
+        self
+    }
+}
+
+impl PlanValidator for DecisionValidator {
+    fn judge<'a>(
+        &'a self,
+        request: &'a PlanRequest<'a>,
+    ) -> BoxFuture<'a, Result<Option<Judgement>, BackendError>> {
+        async move {
+            let system = self.system.iter().map(|text| json!({ "role": "system", "content": text }));
+            let messages: Vec<Value> =
+                system.chain([json!({ "role": "user", "content": content(request) })]).collect();
+            let score = self.prompts.probability(&messages, IS_GOOD).await?;
+            Ok(Some(Judgement { is_passed: score >= 0.5, score: Some(score), feedback: None }))
+        }
+        .boxed()
+    }
+}
+
+/// Returns the text with the task and the plan.
+fn content(request: &PlanRequest<'_>) -> String {
+    let task = request.task.trim();
+    let task = if task.is_empty() { String::new() } else { format!("Task:\n{task}\n\n") };
+    format!("{task}Plan:\n{}", request.plan.trim())
 }
 
 /// Parses a model's answer. Returns `None` if the answer expresses no opinion.

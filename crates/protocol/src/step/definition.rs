@@ -17,7 +17,9 @@ use super::{RETRIES, Step};
 use crate::adapt::Coercion;
 use crate::config::{Aros, OutputProcessing, StructuredOutput};
 use crate::directives::{Mode, repeated};
-use crate::precheck::{InjectFeedback, PrecheckOptions, PromptPlanner, PromptValidator};
+use crate::precheck::{
+    DecisionValidator, InjectFeedback, JudgementForm, PrecheckOptions, PromptPlanner, PromptValidator,
+};
 use crate::quota::Quota;
 use crate::repair::{MOST_ATTEMPTS, RepairOptions, Shape};
 use crate::{Body, PromptRunner};
@@ -325,11 +327,22 @@ impl StepsFile {
         let Some(processing) = &definition.processing else { return Ok(step) };
         let precheck = &processing.reasoning_precheck;
         if let Some(agent) = self.agent(precheck.validator_agent.as_deref()) {
-            let mut validator = PromptValidator::new(agent.prompts(prompts));
-            if let Some(system) = &agent.system {
-                validator = validator.with_system(system);
-            }
-            step = step.with_precheck(|precheck| precheck.with_validator(validator));
+            step = match precheck.judgement {
+                JudgementForm::Text => {
+                    let mut validator = PromptValidator::new(agent.prompts(prompts));
+                    if let Some(system) = &agent.system {
+                        validator = validator.with_system(system);
+                    }
+                    step.with_precheck(|precheck| precheck.with_validator(validator))
+                }
+                JudgementForm::Decision => {
+                    let mut validator = DecisionValidator::new(agent.prompts(prompts));
+                    if let Some(system) = &agent.system {
+                        validator = validator.with_system(system);
+                    }
+                    step.with_precheck(|precheck| precheck.with_validator(validator))
+                }
+            };
         }
         if let Some(agent) = self.agent(precheck.planner_agent.as_deref()) {
             let mut planner = PromptPlanner::new(agent.prompts(prompts));

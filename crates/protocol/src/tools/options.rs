@@ -64,6 +64,19 @@ pub enum RepeatedCalls {
     Stop,
 }
 
+/// Way to choose the tool of each request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NextTool {
+    /// The model calls a tool or answers, as `tool_choice` allows.
+    #[default]
+    Model,
+    /// A decision with probabilities comes before each request that offers tools: the next tool, or the
+    /// answer. The request then forces a call of this tool, or forbids calls. Each decision is a request
+    /// to `/v1/decisions`.
+    Decision,
+}
+
 /// Options of the tool loop. Each field has a default.
 ///
 /// ```
@@ -126,6 +139,9 @@ pub struct ToolCallingOptions {
     /// engine does. Servers are not probed for this option, since a probe takes extra requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub force_first_call: Option<bool>,
+    /// Way to choose the tool of each request; `model` by default. Has no effect on a request with another
+    /// `tool_choice` than `required`.
+    pub next_tool: NextTool,
     /// Additional request fields, such as `temperature`. They override the defaults of the prompt
     /// runner. Fields in [`RESERVED`] are ignored.
     pub request_overrides: Body,
@@ -166,6 +182,7 @@ impl Default for ToolCallingOptions {
             tool_timeout_ms: None,
             tool_choice: None,
             force_first_call: None,
+            next_tool: NextTool::default(),
             request_overrides: Body::new(),
             message_transforms: Vec::new(),
             tool_transforms: Vec::new(),
@@ -222,6 +239,7 @@ mod tests {
           "max_turns": 12,
           "max_conversation_bytes": 8000000,
           "repeated_calls": "warn",
+          "next_tool": "model",
           "request_overrides": {},
           "message_transforms": [],
           "tool_transforms": [],

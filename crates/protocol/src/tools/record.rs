@@ -62,6 +62,10 @@ pub struct Turn {
     /// The request after all transforms, without the model and the default fields, as the difference
     /// from the turn before.
     pub plan: PlanDelta,
+    /// Decision about the tool of the request. `None` if none was asked for
+    /// ([`NextTool`](super::NextTool)).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_tool: Option<ToolDecision>,
     /// True if this is the additional request for a text after the final message was empty.
     pub is_finalization: bool,
     /// Time until the answer in milliseconds, including retries.
@@ -84,6 +88,31 @@ pub struct Turn {
     /// Warnings: corrected deviations in the format of the answer, a truncated answer, an empty
     /// final message, a repeated call, and ignored overrides.
     pub warnings: Vec<Problem>,
+}
+
+/// Decision about the next tool.
+#[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
+pub struct ToolDecision {
+    /// Name of the likeliest tool. `None` for an answer without a call, or if `error` is set.
+    pub tool: Option<String>,
+    /// Probability of each tool, in the order of the request.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub probabilities: Vec<ToolProbability>,
+    /// Probability of an answer without a call. `None` if a call is required, or without a decision.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<f64>,
+    /// Reason why there is no decision. The model then chose itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<Problem>,
+}
+
+/// Probability of a tool.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolProbability {
+    /// Name of the tool.
+    pub tool: String,
+    /// Probability, from 0 to 1.
+    pub probability: f64,
 }
 
 /// Call with its result.
@@ -186,6 +215,13 @@ pub enum ToolEvent {
         tools: usize,
         /// True if this is the additional request for a text after the final message was empty.
         is_finalization: bool,
+    },
+    /// The next tool was decided, before the request of the turn.
+    Decided {
+        /// Number of the turn.
+        turn: usize,
+        /// The decision.
+        decision: ToolDecision,
     },
     /// The request was answered.
     Answered {

@@ -10,7 +10,7 @@ use super::dispatcher::ToolDispatcher;
 use super::envelope::ToolResult;
 use super::error::{Kind, ToolsError};
 use super::executor::Recorded;
-use super::record::{CallRecord, ToolRun, Turn};
+use super::record::{CallRecord, ToolDecision, ToolRun, Turn};
 use super::registry::{Lookup, Tool, ToolRegistry, ToolSource};
 use super::runner::Loop;
 use super::shapes::ToolCall;
@@ -92,6 +92,11 @@ impl Past<'_> {
 impl World<ToolsError> for Past<'_> {
     fn ask<'a>(&'a mut self, plan: &'a Plan) -> BoxFuture<'a, Result<TimedAnswer, ToolsError>> {
         ready(self.next(plan)).boxed()
+    }
+
+    fn decide<'a>(&'a mut self, _: &'a Plan, _: bool) -> BoxFuture<'a, Result<ToolDecision, ToolsError>> {
+        let decision = self.turns.front().and_then(|turn| turn.next_tool.clone());
+        ready(decision.ok_or_else(|| departs(self.turn + 1, "the record has no decision"))).boxed()
     }
 
     fn execute<'a>(

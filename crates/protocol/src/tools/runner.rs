@@ -8,9 +8,10 @@ use serde_json::{Value, json};
 use super::dispatcher::ToolDispatcher;
 use super::envelope::{Problem, codes};
 use super::error::ToolsError;
-use super::options::{RESERVED, ToolCallingOptions, ToolUseMode};
+use super::next_tool;
+use super::options::{NextTool, RESERVED, ToolCallingOptions, ToolUseMode};
 use super::plans::{PlanDelta, size};
-use super::record::{RunSetup, RunStats, ToolEvent, ToolRun, Turn};
+use super::record::{RunSetup, RunStats, ToolDecision, ToolEvent, ToolRun, Turn};
 use super::registry::ToolSource;
 use super::shapes::{Shaped, shape};
 use super::thoughts::without_thoughts;
@@ -187,7 +188,8 @@ impl<'a> Loop<'a> {
     /// Sends a request and processes its answer.
     async fn turn<E>(&mut self, world: &mut dyn World<E>) -> Result<Next, E> {
         let number = self.turns.len() + 1;
-        let plan = self.plan();
+        let mut plan = self.plan();
+        let next_tool = self.next_tool(&mut plan, world).await?;
         let tools = plan.options.get("tools").and_then(Value::as_array).map_or(0, Vec::len);
         let is_finalization = std::mem::take(&mut self.is_finalization);
         self.tell(&ToolEvent::Asking { turn: number, tools, is_finalization });
@@ -196,6 +198,7 @@ impl<'a> Loop<'a> {
         let TimedAnswer { answer, latency_ms } = world.ask(&self.sent).await?;
         let mut turn = Turn {
             plan: delta,
+            next_tool,
             is_finalization,
             latency_ms,
             reply: None,
@@ -221,6 +224,26 @@ impl<'a> Loop<'a> {
         };
         self.turns.push(turn);
         Ok(next)
+    }
+
+    /// Decides the tool of the request `plan`, if the options say so, and sets its `tool_choice`.
+    async fn next_tool<E>(
+        &self,
+        plan: &mut Plan,
+        world: &mut dyn World<E>,
+    ) -> Result<Option<ToolDecision>, E> {
+        let has = |name: &str| plan.options.contains_key(name);
+        // A call that is only required is still to be chosen.
+        let is_required = plan.options.get("tool_choice").is_some_and(|choice| choice == "required");
+        let is_open = has("tools") && (is_required || !has("tool_choice"));
+        if self.setup.options.next_tool == NextTool::Model || !is_open {
+            return Ok(None);
+        }
+        let may_answer = !is_required && (self.mode() != ToolUseMode::Enforced || !self.ends.is_empty());
+        let decision = world.decide(plan, may_answer).await?;
+        next_tool::apply(&decision, plan);
+        self.tell(&ToolEvent::Decided { turn: self.turns.len() + 1, decision: decision.clone() });
+        Ok(Some(decision))
     }
 
     /// Builds the request from the conversation, the tools and the options.

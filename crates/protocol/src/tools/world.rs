@@ -8,6 +8,8 @@ use serde_json::Value;
 
 use super::dispatcher::ToolDispatcher;
 use super::envelope::{Problem, ToolResult};
+use super::next_tool;
+use super::record::ToolDecision;
 use super::registry::Tool;
 use super::shapes::ToolCall;
 use crate::{BackendError, Body, Plan, PromptRunner};
@@ -25,6 +27,10 @@ pub(super) struct TimedAnswer {
 pub(super) trait World<E>: Send {
     /// Returns the result of a request. An error ends the run without a record.
     fn ask<'a>(&'a mut self, plan: &'a Plan) -> BoxFuture<'a, Result<TimedAnswer, E>>;
+
+    /// Returns the decision about the next tool of the request `plan`. With `may_answer`, the model may
+    /// also answer without a call. An error ends the run without a record.
+    fn decide<'a>(&'a mut self, plan: &'a Plan, may_answer: bool) -> BoxFuture<'a, Result<ToolDecision, E>>;
 
     /// Executes `call` with its tool and its checked arguments. Returns the result and the run time
     /// in milliseconds. An error ends the run without a record.
@@ -59,6 +65,14 @@ impl World<BackendError> for Live<'_> {
         .boxed()
     }
 
+    fn decide<'a>(
+        &'a mut self,
+        plan: &'a Plan,
+        may_answer: bool,
+    ) -> BoxFuture<'a, Result<ToolDecision, BackendError>> {
+        next_tool::decide(self.prompt, plan, may_answer).boxed()
+    }
+
     fn execute<'a>(
         &'a mut self,
         _: &'a ToolCall,
@@ -82,7 +96,7 @@ fn milliseconds(started: Instant) -> u64 {
 }
 
 /// Converts a backend error to a problem for the record, with its category as the code.
-fn problem(error: &BackendError) -> Problem {
+pub(super) fn problem(error: &BackendError) -> Problem {
     let mut problem = Problem::new(error.category().name(), error.to_string());
     if let Some(status) = error.status() {
         problem = problem.with("status", status);

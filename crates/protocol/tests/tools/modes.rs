@@ -1,6 +1,11 @@
 //! Modes and policies: the conditions for a successful run.
 
+use formwork_protocol::tools::{Transforms, replay};
+
 use super::*;
+
+/// Names of the tools of [`registry`], in order.
+const NAMES: [&str; 3] = ["get_weather", "maybe", "echo"];
 
 const FAIL: &str = r#"{"fail": true}"#;
 
@@ -152,6 +157,63 @@ async fn the_same_call_twice_in_a_row_is_a_warning_or_ends_the_run() {
         (errors(&run), run.turns[0].calls.len(), run.turns[0].ignored_tool_calls_count),
         (vec!["REPEATED_CALL"], 2, 1)
     );
-    let replayed = formwork_protocol::tools::replay(&run, &formwork_protocol::tools::Transforms::default());
+    let replayed = replay(&run, &Transforms::default());
     assert_eq!(replayed.expect("the same"), run);
+}
+
+/// Returns the answer to the question which tool is next.
+fn decides(choice: &str, options: &[&str]) -> Value {
+    let rest = 0.25 / (options.len() - 1) as f64;
+    let probability = |option: &&str| if **option == *choice { 0.75 } else { rest };
+    let probabilities: Vec<Value> =
+        options.iter().map(|option| json!({ "value": option, "probability": probability(option) })).collect();
+    json!({ "answers": [{ "type": "choice", "choice": choice, "confidence": 0.5, "probabilities": probabilities }] })
+}
+
+#[tokio::test]
+async fn a_decision_chooses_each_tool_and_the_answer() {
+    let options = [&NAMES[..], &["(no tool)"]].concat();
+    let script = [
+        decides("echo", &options),
+        calls("a", "echo", r#"{"text": "x"}"#),
+        decides("(no tool)", &options),
+        says("Done."),
+    ];
+    let (run, asked) = run(json!({ "next_tool": "decision" }), script).await;
+    assert_eq!((run.ok, run.text.as_deref()), (true, Some("Done.")));
+    assert_eq!(asked[1]["tool_choice"], json!({ "type": "function", "function": { "name": "echo" } }));
+    assert_eq!(asked[3]["tool_choice"], json!("none"));
+    let [first, last] = [0, 1].map(|turn| run.turns[turn].next_tool.clone().expect("a decision"));
+    assert_eq!((first.tool.as_deref(), first.answer), (Some("echo"), Some(0.25 / 3.0)));
+    assert_eq!((last.tool, last.answer), (None, Some(0.75)));
+    // The result of the call is part of the second question.
+    assert_eq!(asked[2]["input"][2]["type"], "function_call_output");
+    assert_eq!(replay(&run, &Transforms::default()).expect("a replay"), run);
+}
+
+#[tokio::test]
+async fn a_required_call_is_still_to_be_decided() {
+    let given = json!({ "next_tool": "decision", "tool_use_mode": "enforced", "force_first_call": true });
+    let answered = [&NAMES[..], &["(no tool)"]].concat();
+    let script =
+        [decides("echo", &NAMES), calls("a", "echo", ""), decides("(no tool)", &answered), says("Done.")];
+    let (run, asked) = run(given, script).await;
+    assert!(run.ok, "{:?}", run.errors);
+    assert_eq!(asked[1]["tool_choice"]["function"]["name"], "echo");
+    assert_eq!(run.turns[0].next_tool.as_ref().expect("a decision").answer, None);
+}
+
+#[tokio::test]
+async fn without_a_decision_the_model_chooses() {
+    let refused = Err(BackendError::from_status(404, "no such path"));
+    let (run, asked) =
+        run_with(Arc::new(registry()), json!({ "next_tool": "decision" }), vec![refused, Ok(says("Hi"))])
+            .await;
+    assert!(run.ok && !asked[1].contains_key("tool_choice"));
+    let decision = run.turns[0].next_tool.as_ref().expect("a record");
+    assert_eq!(decision.error.as_ref().expect("a reason").code, "INVALID_REQUEST");
+    // A choice of the caller leaves nothing to decide.
+    let given = json!({ "next_tool": "decision", "tool_choice": "auto" });
+    let (run, asked) = super::run(given, [says("Hi")]).await;
+    assert!(run.ok && asked.len() == 1 && run.turns[0].next_tool.is_none());
 }

@@ -42,6 +42,7 @@ pub(super) fn prepare(
     let own = Preset {
         repair_retries: request.repair_retries.map(bounded),
         max_requests: request.max_requests.map(bounded),
+        type_by_decision: request.type_by_decision,
         ..Preset::default()
     };
     let known = match provider {

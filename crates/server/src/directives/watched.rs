@@ -7,6 +7,7 @@ use formwork_protocol::{
 };
 use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::{StreamExt, TryStreamExt};
+use serde_json::Value;
 
 use crate::app::App;
 use crate::error::{ApiError, Kind};
@@ -131,6 +132,11 @@ impl ChatBackend for Watched {
             }
         }
         .boxed()
+    }
+
+    /// Passes the question on. A run goes on without an answer, so that its error is not the error of the run.
+    fn decide<'a>(&'a self, body: &'a Body) -> BoxFuture<'a, Result<Value, BackendError>> {
+        self.backend().decide(body)
     }
 
     fn capabilities<'a>(&'a self, model: &'a str) -> BoxFuture<'a, Result<Capabilities, BackendError>> {

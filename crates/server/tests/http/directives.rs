@@ -6,7 +6,9 @@ use formwork_protocol::directives::{
 use formwork_server::{App, LocalBackend, ServerOptions};
 use serde_json::{Value, json};
 
-use crate::fixture::{self, Answer, FailsAfter, app, babbles, request, says, says_in, send, served, start};
+use crate::fixture::{
+    self, Answer, FailsAfter, app, babbles, request, says, says_in, send, served, start, varied,
+};
 
 async fn ask(app: &App, fields: &Value) -> Answer {
     send(app, request(Method::POST, "/v1/directives", fixture::ask(fields).to_string())).await
@@ -324,6 +326,21 @@ async fn an_error_after_the_beginning_of_a_stream_is_an_event() {
     assert_eq!(events[1].1["error"]["type"], "server_error");
     let lost = ask(&app(says("")), &json!({ "model": "other", "stream": true })).await;
     assert_eq!(lost.status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn a_decision_narrows_the_types() {
+    let fields = json!({ "registry": registry(), "type_by_decision": true, "include_plans": true });
+    let result = ok(&app(varied(4000)), &fields).await;
+    let decision = &result["type_decision"];
+    let probabilities = decision["probabilities"].as_array().unwrap();
+    let sum: f64 = probabilities.iter().map(|of| of["probability"].as_f64().unwrap()).sum();
+    assert!(probabilities.len() == 3 && (sum - 1.0).abs() < 1e-12, "{decision}");
+    let kind = decision["type"].as_str().unwrap();
+    let format = result["attempts"][0]["plan"]["options"]["response_format"].to_string();
+    for name in ["ui.toast", "ui.show_form", "ui.close"] {
+        assert_eq!(format.contains(name), name == kind, "{format}");
+    }
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::directives::{Definition, Directive, Registry, parser};
+use crate::directives::{Definition, Directive, Registry, Requirement, parser};
 use crate::{Body, ScriptedBackend};
 
 const GOOD: &str = r#"{"assistant_text": "Please upload it.", "directives": [{"type": "ui.request_upload", "payload": {"purpose": "avatar"}}]}"#;
@@ -518,8 +518,7 @@ async fn the_repair_of_a_text_that_the_budget_ended_asks_for_brevity() {
 
 #[tokio::test]
 async fn requirements_are_in_the_instructions_and_are_checked() {
-    let required =
-        options().with_required([crate::directives::Requirement::exactly_one("ui.request_upload")]);
+    let required = options().with_required([Requirement::exactly_one("ui.request_upload")]);
     let mut options = required.expect("a type");
     options.max_text_length = Some(40);
     options.max_directives = Some(2);
@@ -555,4 +554,61 @@ async fn a_streamed_run_reports_events_and_has_the_same_result() {
         RunEvent::Directive { index: 0, directive: whole.directives[0].clone() },
     ];
     assert_eq!(*events.lock().expect("a lock"), expected);
+}
+
+/// Returns the answer to the question which type fits.
+fn decides(first: f64) -> Value {
+    let types = ["ui.toast", "ui.request_upload"];
+    let probabilities: Vec<Value> = types
+        .into_iter()
+        .zip([first, 1.0 - first])
+        .map(|(kind, probability)| json!({ "value": kind, "probability": probability }))
+        .collect();
+    let choice = types[usize::from(first < 0.5)];
+    json!({ "answers": [{ "type": "choice", "choice": choice, "confidence": 0.5, "probabilities": probabilities }] })
+}
+
+#[tokio::test]
+async fn a_decision_leaves_the_likeliest_type() {
+    let preset = Preset { type_by_decision: Some(true), ..Preset::default() };
+    let script = script([Ok(decides(0.25)), says(GOOD)], preset);
+    let result = script.run(&request()).await;
+    let decision = result.type_decision.expect("a decision");
+    assert_eq!(decision.kind.as_deref(), Some("ui.request_upload"));
+    assert_eq!(decision.probabilities.iter().map(|of| of.probability).collect::<Vec<_>>(), [0.25, 0.75]);
+    let asked = script.backend.asked();
+    let choices =
+        json!([{ "value": "ui.toast", "description": "Shows a message." }, { "value": "ui.request_upload" }]);
+    assert_eq!(asked[0]["questions"][0]["choices"], choices);
+    assert_eq!(asked[0]["input"], json!([{ "role": "user", "content": "I want a new avatar." }]));
+    let format = asked[1]["response_format"].to_string();
+    assert!(format.contains("ui.request_upload") && !format.contains("ui.toast"), "{format}");
+    assert!(result.ok);
+}
+
+#[tokio::test]
+async fn without_a_decision_all_types_stay_allowed() {
+    let preset = Preset { type_by_decision: Some(true), max_requests: Some(2), ..Preset::default() };
+    let script = script([fails(404), says(EMPTY)], preset.clone());
+    let result = script.run(&request()).await;
+    assert!(result.ok, "{:?}", result.errors);
+    let decision = result.type_decision.expect("a record");
+    assert_eq!(
+        (decision.kind, decision.error.expect("a reason").category),
+        (None, ProblemCategory::Transport)
+    );
+    assert!(script.backend.asked()[1]["response_format"].to_string().contains("ui.toast"));
+    // The decision counts as a request.
+    let script = self::script([Ok(decides(0.9)), says("no")], preset);
+    let result = script.run(&request()).await;
+    assert_eq!(result.errors.last().expect("a reason").code, "REQUEST_LIMIT");
+}
+
+#[tokio::test]
+async fn required_types_leave_nothing_to_decide() {
+    let preset = Preset { type_by_decision: Some(true), ..Preset::default() };
+    let script = script([says(GOOD)], preset);
+    let options = options().with_required([Requirement::at_least_one("ui.request_upload")]).expect("a type");
+    let result = script.run(&RunRequest::new("I want a new avatar.", options)).await;
+    assert!(result.ok && result.type_decision.is_none());
 }
