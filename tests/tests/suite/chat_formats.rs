@@ -103,7 +103,7 @@ pub(crate) fn format_of(source: &str) -> ChatFormat {
     ChatFormat::of(&JinjaTemplate::new(source, None, None).expect("a template"), &vocabulary())
 }
 
-fn tool(name: &str, properties: &Value) -> Tool {
+pub(crate) fn tool(name: &str, properties: &Value) -> Tool {
     let parameters = json!({ "type": "object", "properties": properties, "required": properties.as_object()
         .map(|all| all.keys().cloned().collect::<Vec<_>>()), "additionalProperties": false });
     Tool {

@@ -3,13 +3,14 @@
 
 use std::sync::Arc;
 
-use formwork_chat::{Content, Thoughts};
+use formwork_chat::{Content, Thoughts, Tools};
 use formwork_grammar::{Constraint, Grammar, Limits, Matcher, SchemaOptions};
 use formwork_model::Checkpoint;
 use formwork_tests::random::{self, Random};
 use formwork_vocab::{Token, TokenId, TokenKind, TokenSet, Vocabulary};
+use serde_json::json;
 
-use super::chat_formats::{format_of, templates, typed_tools};
+use super::chat_formats::{format_of, templates, tool, typed_tools};
 
 /// The templates whose arguments have a notation of their own.
 const NOTATIONS: [&str; 7] = ["tags", "keys", "marked types", "braces", "python", "nested tags", "cdata"];
@@ -77,6 +78,20 @@ impl Reference {
     }
 }
 
+/// Returns tools with values of all types, and with strings of patterns with and without an end.
+fn all_tools() -> Tools {
+    let mut tools = typed_tools();
+    let strings = json!({
+        "code": { "type": "string", "pattern": "^[A-Za-z0-9_-]{2,40}$" },
+        "line": { "type": "string", "pattern": "^\\S[^\\r\\n]*$" },
+        "link": { "type": "string", "format": "uri" },
+        "time": { "type": ["string", "null"], "format": "date-time" },
+        "word": { "type": "string", "pattern": "^[^<>]+$", "maxLength": 30 },
+    });
+    tools.tools.push(tool("find", &strings));
+    tools
+}
+
 /// Compares every mask along sampled calls of a notation. Returns the number of masks.
 fn compare(
     name: &str,
@@ -85,7 +100,7 @@ fn compare(
     (calls, every): (usize, usize),
 ) -> usize {
     let source = templates().into_iter().find(|(other, _)| *other == name).expect("a template").1;
-    let part = format_of(&source).answer(&Content::Free, &typed_tools(), Thoughts::None).expect("bounded");
+    let part = format_of(&source).answer(&Content::Free, &all_tools(), Thoughts::None).expect("bounded");
     let grammar = Grammar::of_parts(&part, &SchemaOptions::default(), &Limits::default()).expect(name);
     let constraint = Constraint::new(&grammar, Arc::clone(vocabulary)).expect("no tokens");
     let mut compared = 0;
@@ -159,7 +174,7 @@ fn masks_of_every_notation_equal_the_reference() {
     let long = pieces_of_calls(&mut random, 12);
     for vocabulary in [short, long, random::vocabulary(&mut random)].map(Arc::new) {
         for name in NOTATIONS {
-            assert!(compare(name, &vocabulary, &mut random, (6, 2)) > 60, "{name}");
+            assert!(compare(name, &vocabulary, &mut random, (12, 2)) > 60, "{name}");
         }
     }
 }

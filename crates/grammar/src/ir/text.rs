@@ -32,7 +32,7 @@ pub(crate) type Edge = (u32, (u32, u32));
 /// A state of the automaton.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TextState {
-    /// The ranges of the transitions are disjoint.
+    /// The ranges of the transitions are disjoint. In a program they are in order.
     pub(crate) edges: Vec<Edge>,
     pub(crate) ends: bool,
 }
@@ -49,7 +49,7 @@ impl TextProgram {
     /// # Errors
     /// Returns an error if there are too many pairs of a state and a length.
     pub(crate) fn new(
-        states: Vec<TextState>,
+        mut states: Vec<TextState>,
         start: u32,
         (min, max): (u32, Option<u32>),
         ledger: &Ledger,
@@ -62,6 +62,9 @@ impl TextProgram {
         let edges: usize = states.iter().map(|state| state.edges.len()).sum();
         ledger.spend(lengths.saturating_mul(states.len() + edges))?;
         ledger.hold(pairs * size_of::<u32>() + edges * 16)?;
+        for state in &mut states {
+            state.edges.sort_unstable_by_key(|&(_, range)| range);
+        }
         let beyond_ascii = beyond_ascii(&states);
         let mut program = Self { closing: vec![NONE; pairs], states, start, min, max, beyond_ascii };
         for length in (0..lengths as u32).rev() {
@@ -76,7 +79,8 @@ impl TextProgram {
     /// Computes the distances at `length` from those at the next length. Returns true if one changed.
     fn settle(&mut self, length: u32) -> bool {
         let mut changed = false;
-        for at in 0..self.states.len() as u32 {
+        // Most transitions lead to later states, so one round from the back settles most of them.
+        for at in (0..self.states.len() as u32).rev() {
             let closing = if self.ends(at, length) {
                 0
             } else {
@@ -124,11 +128,6 @@ impl TextProgram {
         }
     }
 
-    /// Reports whether the number of characters has no maximum.
-    pub(crate) const fn is_endless(&self) -> bool {
-        self.max.is_none()
-    }
-
     /// Returns the number of bytes to the nearest end from `state` after `length` characters, or [`NONE`].
     pub(crate) fn closing(&self, state: u32, length: u32) -> u32 {
         self.closing[self.index(state, length)]
@@ -174,7 +173,11 @@ impl TextProgram {
         let c = u32::from(c);
         let next = self.next_length(length)?;
         let edges = &self.states[state as usize].edges;
-        let &(target, _) = edges.iter().find(|(_, (low, high))| (*low..=*high).contains(&c))?;
+        let after = edges.partition_point(|&(_, (low, _))| low <= c);
+        let &(target, (_, high)) = edges.get(after.checked_sub(1)?)?;
+        if high < c {
+            return None;
+        }
         (self.closing(target, next) != NONE).then_some((target, next))
     }
 }
@@ -185,7 +188,6 @@ fn beyond_ascii(states: &[TextState]) -> Vec<u32> {
     let first = |(state, at): (&TextState, u32)| {
         let wide = state.edges.iter().filter(|(_, (_, high))| *high >= 0x80);
         let mut wide: Vec<_> = wide.map(|&(to, (low, high))| (to, (low.max(0x80), high))).collect();
-        wide.sort_unstable_by_key(|&(_, range)| range);
         wide.dedup_by(|next, previous| {
             let continues = next.0 == previous.0 && next.1.0 == previous.1.1 + 1;
             if continues {

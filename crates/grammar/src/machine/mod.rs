@@ -13,6 +13,7 @@ pub(crate) mod cfg;
 mod hashed;
 pub(crate) mod json;
 pub(crate) mod probe;
+mod region;
 pub(crate) mod text;
 
 /// The id of an interned machine state.

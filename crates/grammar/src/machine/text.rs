@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use formwork_vocab::TokenId;
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 
+use super::probe::WIDE;
+use super::region::{CharGraph, LONG, any_text};
 use super::{Config, Machine, Tolerance};
 use crate::ByteSet;
 use crate::ir::text::{NONE, TextProgram};
 use crate::mask::named_tokens::NamedTokens;
-
-/// Maximum number of characters of a [`Tolerance`]. Few tokens are longer.
-const LONG: u32 = 24;
 
 /// A machine that reads one text of a [`TextProgram`].
 pub(crate) struct TextMachine {
@@ -48,6 +48,65 @@ impl TextMachine {
 
     fn place(&self, config: Config) -> Place {
         self.places[config.index()]
+    }
+
+    /// Returns the tolerance of the run of a class that begins at a place: all characters of the class lead
+    /// from each state of the run to the same next state. `None` if there is none.
+    fn run_from(&self, mut state: u32, mut length: u32) -> Option<Tolerance> {
+        let (mut class, mut exits, mut chars) = (ByteSet::ALL, ByteSet::default(), 0);
+        let (mut some_ends, mut all_end) = (false, true);
+        while chars < LONG {
+            let Some((next, run)) = self.program.next_length(length).zip(self.run(state, length, class))
+            else {
+                break;
+            };
+            let (target, run) = run;
+            exits = exits | first_bytes_at(&self.program, state, length);
+            class = run;
+            let ends = self.program.ends(target, next);
+            (some_ends, all_end) = (some_ends || ends, all_end && ends);
+            if (target, next) == (state, length) {
+                chars = u32::MAX;
+                break;
+            }
+            (state, length, chars) = (target, next, chars + 1);
+        }
+        let beyond =
+            if chars == u32::MAX { ByteSet::default() } else { first_bytes_at(&self.program, state, length) };
+        (chars > 0).then(|| Tolerance {
+            class,
+            chars,
+            exits: (exits | beyond) & !class,
+            ends: chars < LONG && (beyond & class).is_empty(),
+            accepting: (some_ends == all_end).then_some(all_end),
+        })
+    }
+
+    /// Returns the largest part of `class` whose characters all lead to one next state, and this state. The
+    /// class has the encoding of [`Tolerance::class`]. `None` if the part has at most
+    /// [`WIDE`](crate::machine::probe::WIDE) bytes.
+    fn run(&self, state: u32, length: u32, class: ByteSet) -> Option<(u32, ByteSet)> {
+        let edges = &self.program.state(state).edges;
+        let mut targets: SmallVec<[(u32, ByteSet, u32); 4]> = SmallVec::new();
+        for edge in edges.iter().filter(|edge| self.program.closing_over(edge, length) != NONE) {
+            let &(target, (low, high)) = edge;
+            let at = targets.iter().position(|(other, ..)| *other == target).unwrap_or(targets.len());
+            if at == targets.len() {
+                targets.push((target, ByteSet::default(), 0));
+            }
+            let (_, bytes, wide) = &mut targets[at];
+            if low < 0x80 {
+                bytes.insert_range(low as u8, high.min(0x7f) as u8);
+            }
+            *wide += (high + 1).saturating_sub(low.max(0x80));
+        }
+        let parts = targets.into_iter().map(|(target, mut bytes, wide)| {
+            if wide >= BEYOND_ASCII {
+                bytes.insert_range(0x80, u8::MAX);
+            }
+            (target, bytes & class)
+        });
+        parts.max_by_key(|(_, bytes)| bytes.len()).filter(|(_, bytes)| bytes.len() > WIDE)
     }
 
     /// Returns the place after the code point `c`.
@@ -94,6 +153,34 @@ impl Place {
             _ => 0x1_0000,
         };
         (if low > least { low } else { least }, high)
+    }
+}
+
+/// A program at a length from which on the length does not matter.
+struct Endless<'a> {
+    program: &'a TextProgram,
+    length: u32,
+}
+
+impl CharGraph for Endless<'_> {
+    fn plain(&self) -> ByteSet {
+        ByteSet::below(0x80)
+    }
+
+    fn transitions(&self, state: u32) -> impl Iterator<Item = ((u32, u32), u32)> {
+        self.program.state(state).edges.iter().map(|&(target, range)| (range, target))
+    }
+
+    fn is_live(&self, state: u32) -> bool {
+        self.program.closing(state, self.length) != NONE
+    }
+
+    fn fewest(&self, _: u32) -> Option<u32> {
+        None
+    }
+
+    fn add_first_bytes(&self, state: u32, bytes: &mut ByteSet) {
+        *bytes = *bytes | first_bytes_at(self.program, state, self.length);
     }
 }
 
@@ -162,54 +249,27 @@ impl Machine for TextMachine {
 
     fn plausible(&self, config: Config) -> ByteSet {
         let place = self.place(config);
-        let mut bytes = ByteSet::default();
         if place.left > 0 {
+            let mut bytes = ByteSet::default();
             bytes.insert_range(0x80, 0xbf);
             return bytes;
         }
-        for edge in &self.program.state(place.state).edges {
-            if self.program.closing_over(edge, place.length) == NONE {
-                continue;
-            }
-            bytes = bytes | first_bytes(edge.1);
-        }
-        bytes
+        first_bytes_at(&self.program, place.state, place.length)
     }
 
     fn tolerance(&mut self, config: Config) -> Option<Tolerance> {
-        let Place { state: at, length, left, .. } = self.place(config);
-        let state = self.program.state(at);
-        if left > 0 || state.ends {
+        let Place { state, length, left, .. } = self.place(config);
+        if left > 0 {
             return None;
         }
-        let mut class = ByteSet::default();
-        let mut wide = 0;
-        for &(_, (low, high)) in state.edges.iter().filter(|edge| edge.0 == at) {
-            if low < 0x80 {
-                class.insert_range(low as u8, high.min(0x7f) as u8);
-            }
-            wide += (high + 1).saturating_sub(low.max(0x80));
+        let run = self.run_from(state, length);
+        // The run of a string without a pattern has no end. Its state is the only one to consider.
+        let is_simple = run.is_some_and(|run| run.chars == u32::MAX);
+        if is_simple || self.program.next_length(length) != Some(length) {
+            return run;
         }
-        if wide >= WIDE {
-            class.insert_range(0x80, u8::MAX);
-        }
-        let (mut chars, mut last) = (0, length);
-        while chars < LONG {
-            let Some(next) = self.program.next_length(last) else { break };
-            if self.program.closing(at, next) == NONE {
-                break;
-            }
-            (chars, last) = (chars + 1, next);
-        }
-        if chars == 0 || class.is_empty() {
-            return None;
-        }
-        // An edge may become possible only after some of the characters.
-        let edges = &self.program.state(at).edges;
-        let exits = edges.iter().fold(ByteSet::default(), |bytes, edge| bytes | first_bytes(edge.1)) & !class;
-        let ends = chars < LONG;
-        let chars = if self.program.is_endless() { u32::MAX } else { chars };
-        Some(Tolerance { class, chars, exits, ends, accepting: Some(false) })
+        let tolerance = any_text(&Endless { program: &self.program, length }, state, u32::MAX);
+        tolerance.filter(|tolerance| tolerance.class.len() > WIDE)
     }
 
     fn add_repeating(&self, _config: Config, named: &NamedTokens, tokens: &mut Vec<TokenId>) {
@@ -234,6 +294,13 @@ impl Machine for TextMachine {
     }
 }
 
+/// Returns the first bytes of the characters that may come next.
+fn first_bytes_at(program: &TextProgram, state: u32, length: u32) -> ByteSet {
+    let edges = program.state(state).edges.iter();
+    let possible = edges.filter(|edge| program.closing_over(edge, length) != NONE);
+    possible.fold(ByteSet::default(), |bytes, edge| bytes | first_bytes(edge.1))
+}
+
 /// Returns the first bytes of the code points in a range.
 fn first_bytes((low, high): (u32, u32)) -> ByteSet {
     let mut bytes = ByteSet::default();
@@ -247,7 +314,7 @@ fn first_bytes((low, high): (u32, u32)) -> ByteSet {
 }
 
 /// Number of characters beyond ASCII.
-const WIDE: u32 = 0x11_0000 - 0x80 - 0x800;
+const BEYOND_ASCII: u32 = 0x11_0000 - 0x80 - 0x800;
 
 /// Returns the first byte of the code point `c` in UTF-8, which is not ASCII.
 const fn lead(c: u32) -> u8 {

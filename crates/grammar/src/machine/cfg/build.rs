@@ -296,10 +296,49 @@ impl Waiting {
 
 /// Reports whether each state has at most one target for each byte and each rule.
 fn is_deterministic(states: &[State]) -> bool {
-    states.iter().all(|state| {
-        let bytes = state.bytes.windows(2).all(|pair| pair[0].high < pair[1].low);
-        bytes && state.calls.windows(2).all(|pair| pair[0].rule != pair[1].rule)
-    })
+    states.iter().all(has_one_target)
+}
+
+/// Reports whether a state has at most one target for each byte and each rule.
+fn has_one_target(state: &State) -> bool {
+    let bytes = state.bytes.windows(2).all(|pair| pair[0].high < pair[1].low);
+    bytes && state.calls.windows(2).all(|pair| pair[0].rule != pair[1].rule)
+}
+
+/// The subsets that a subset construction has found, in the order of their ids.
+struct Subsets {
+    order: Vec<Subset>,
+    ids: FxHashMap<Subset, Dot>,
+    /// For each dot, the id of the subset that has this dot alone.
+    ones: Vec<Option<Dot>>,
+}
+
+impl Subsets {
+    /// Creates the subsets of an automaton with `states` states. The first one has the start alone.
+    fn new(states: usize) -> Self {
+        let mut subsets = Self { order: Vec::new(), ids: FxHashMap::default(), ones: vec![None; states] };
+        subsets.id_of_one(Dot(0));
+        subsets
+    }
+
+    fn id_of_one(&mut self, dot: Dot) -> Dot {
+        *self.ones[dot.index()].get_or_insert_with(|| {
+            self.order.push(Subset::from_slice(&[dot]));
+            Dot(self.order.len() as u32 - 1)
+        })
+    }
+
+    fn id_of(&mut self, mut subset: Subset) -> Dot {
+        subset.sort_unstable();
+        subset.dedup();
+        if let [only] = *subset {
+            return self.id_of_one(only);
+        }
+        *self.ids.entry(subset).or_insert_with_key(|subset| {
+            self.order.push(subset.clone());
+            Dot(self.order.len() as u32 - 1)
+        })
+    }
 }
 
 /// Determinises an automaton by the subset construction over bytes and calls. Returns `None` if the
@@ -309,34 +348,46 @@ fn determinise(states: &[State], ledger: &Ledger) -> Result<Option<Vec<State>>, 
     let edges: usize = states.iter().map(|state| state.bytes.len() + state.calls.len()).sum();
     let edge_limit = edges * GROWTH + SMALL * SMALL;
     let (mut work, mut steps) = (0, 0);
-    let mut ids: FxHashMap<Subset, u32> = FxHashMap::default();
-    let mut order = vec![Subset::from_slice(&[Dot(0)])];
-    ids.insert(order[0].clone(), 0);
+    let mut subsets = Subsets::new(states.len());
     let mut result = Vec::new();
-    while let Some(subset) = order.get(result.len()).cloned() {
-        let mut id_of = |mut subset: Subset| {
-            subset.sort_unstable();
-            subset.dedup();
-            let next = ids.len() as u32;
-            Dot(*ids.entry(subset).or_insert_with_key(|subset| {
-                order.push(subset.clone());
-                next
-            }))
-        };
+    while let Some(subset) = subsets.order.get(result.len()).cloned() {
+        if let [only] = *subset
+            && has_one_target(&states[only.index()])
+        {
+            // Most states of long texts are alone.
+            let mut state = states[only.index()].clone();
+            let edges = state.bytes.len() + state.calls.len();
+            ledger.spend(8 + 4 * edges)?;
+            ledger.hold(16 + 96 + size_of::<State>() + 12 * edges)?;
+            for edge in &mut state.bytes {
+                edge.target = subsets.id_of_one(edge.target);
+            }
+            for edge in &mut state.calls {
+                edge.target = subsets.id_of_one(edge.target);
+            }
+            join(&mut state.bytes);
+            work += edges;
+            steps += edges;
+            result.push(state);
+            if subsets.order.len() > limit || work > edge_limit || steps > STEPS * edge_limit {
+                return Ok(None);
+            }
+            continue;
+        }
         let members = || subset.iter().map(|dot| &states[dot.index()]);
         let mut state = State { accepting: members().any(|member| member.accepting), ..State::default() };
         let bytes: SmallVec<[ByteEdge; 16]> = members().flat_map(|member| &member.bytes).copied().collect();
         ledger.spend(8 * subset.len() + 4 * bytes.len())?;
         ledger.hold(16 * subset.len() + 96)?;
         split(&bytes, |low, high, targets| {
-            state.bytes.push(ByteEdge { low, high, target: id_of(targets) });
+            state.bytes.push(ByteEdge { low, high, target: subsets.id_of(targets) });
         });
         join(&mut state.bytes);
         let mut calls: SmallVec<[CallEdge; 8]> =
             members().flat_map(|member| &member.calls).copied().collect();
         calls.sort_unstable();
         for group in calls.chunk_by(|a, b| a.rule == b.rule) {
-            let target = id_of(group.iter().map(|edge| edge.target).collect());
+            let target = subsets.id_of(group.iter().map(|edge| edge.target).collect());
             state.calls.push(CallEdge { rule: group[0].rule, target });
         }
         work += bytes.len() + calls.len();
@@ -344,7 +395,7 @@ fn determinise(states: &[State], ledger: &Ledger) -> Result<Option<Vec<State>>, 
         ledger.spend(bytes.len() * state.bytes.len() / 4)?;
         ledger.hold(size_of::<State>() + size_of_val(&*state.bytes) + size_of_val(&*state.calls))?;
         result.push(state);
-        if order.len() > limit || work > edge_limit || steps > STEPS * edge_limit {
+        if subsets.order.len() > limit || work > edge_limit || steps > STEPS * edge_limit {
             return Ok(None);
         }
     }

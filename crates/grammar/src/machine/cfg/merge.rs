@@ -21,20 +21,102 @@ pub(super) fn merged(states: Vec<State>) -> Vec<State> {
     if states.len() <= 2 {
         return states;
     }
+    if let Some(order) = ends_first(&states) {
+        return merged_in_order(states, &order);
+    }
     let Some(edges) = edges(&states) else { return states };
     let labels: Vec<u32> = states.iter().map(|state| state.accepting.into()).collect();
     let classes = minimize(&labels, &edges, &Incoming::new(states.len(), &edges));
-    let mut ids: FxHashMap<u32, u32> = FxHashMap::default();
+    kept_of_classes(states, &classes)
+}
+
+/// Returns the states in an order in which each comes after its targets. `None` if there is a cycle.
+fn ends_first(states: &[State]) -> Option<Vec<u32>> {
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    enum Seen {
+        No,
+        Open,
+        Done,
+    }
+    let targets = |at: u32| {
+        let state = &states[at as usize];
+        let bytes = state.bytes.iter().map(|edge| edge.target.0);
+        bytes.chain(state.calls.iter().map(|edge| edge.target.0))
+    };
+    let mut seen = vec![Seen::No; states.len()];
+    let mut order = Vec::with_capacity(states.len());
+    let mut open = Vec::new();
+    for first in 0..states.len() as u32 {
+        open.push(first);
+        while let Some(&at) = open.last() {
+            match seen[at as usize] {
+                Seen::No => {
+                    seen[at as usize] = Seen::Open;
+                    for target in targets(at) {
+                        match seen[target as usize] {
+                            Seen::No => open.push(target),
+                            Seen::Open => return None,
+                            Seen::Done => {}
+                        }
+                    }
+                }
+                Seen::Open => {
+                    seen[at as usize] = Seen::Done;
+                    order.push(at);
+                    open.pop();
+                }
+                Seen::Done => drop(open.pop()),
+            }
+        }
+    }
+    Some(order)
+}
+
+/// Like [`merged`], for an automaton without cycles: two states are equivalent if they have the same
+/// edges to equivalent states. `order` has each state after its targets.
+fn merged_in_order(mut states: Vec<State>, order: &[u32]) -> Vec<State> {
+    // A state that stands for its class.
+    let mut classes: Vec<u32> = (0..states.len() as u32).collect();
+    let mut known: FxHashMap<State, u32> = FxHashMap::default();
+    for &at in order {
+        let mut state = std::mem::take(&mut states[at as usize]);
+        for edge in &mut state.bytes {
+            edge.target.0 = classes[edge.target.index()];
+        }
+        for edge in &mut state.calls {
+            edge.target.0 = classes[edge.target.index()];
+        }
+        super::build::join(&mut state.bytes);
+        classes[at as usize] = *known.entry(state).or_insert(at);
+    }
+    let mut firsts = vec![None; states.len()];
+    for (at, &class) in classes.iter().enumerate() {
+        firsts[class as usize].get_or_insert(at);
+    }
+    for (state, class) in known {
+        if let Some(first) = firsts[class as usize] {
+            states[first] = state;
+        }
+    }
+    kept_of_classes(states, &classes)
+}
+
+/// Returns the first state of each class, with its edges to such states. Classes are numbered below the
+/// number of states.
+fn kept_of_classes(states: Vec<State>, classes: &[u32]) -> Vec<State> {
+    /// A class without a state so far.
+    const NONE: u32 = u32::MAX;
+    let mut ids = vec![NONE; states.len()];
     let mut kept = Vec::new();
     for (at, &class) in classes.iter().enumerate() {
-        let next = ids.len() as u32;
-        if *ids.entry(class).or_insert(next) == next {
+        if ids[class as usize] == NONE {
+            ids[class as usize] = kept.len() as u32;
             kept.push(at);
         }
     }
-    let target = |dot: Dot| Dot(ids[&classes[dot.index()]]);
+    let target = |dot: Dot| Dot(ids[classes[dot.index()] as usize]);
     let mut kept = kept.into_iter().peekable();
-    let mut result = Vec::with_capacity(ids.len());
+    let mut result = Vec::with_capacity(kept.len());
     for (at, state) in states.into_iter().enumerate() {
         if kept.next_if_eq(&at).is_none() {
             continue;
@@ -98,6 +180,19 @@ fn edges(states: &[State]) -> Option<Vec<Edge>> {
 #[cfg(test)]
 mod tests {
     use crate::{Grammar, Limits};
+
+    /// Without cycles, states are merged from the ends.
+    #[test]
+    fn merges_equal_ends_of_words() {
+        let source = "root ::= \"get\" end | \"let\" end | \"a\" \"t\" end\nend ::= \"\\n</x>\"";
+        let grammar = Grammar::gbnf(source, &Limits::default()).expect("a good grammar");
+        assert_eq!(grammar.size(), 10, "before and after `g` or `l`, before a `t`, and the end");
+        for (text, accepted) in
+            [("get\n</x>", true), ("at\n</x>", true), ("let\n</x", false), ("ge\n</x>", false)]
+        {
+            assert_eq!(grammar.accepts(text.as_bytes()), accepted, "{text}");
+        }
+    }
 
     #[test]
     fn merges_the_loops_of_words_other_than_keywords() {

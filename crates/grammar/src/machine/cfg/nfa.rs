@@ -180,6 +180,7 @@ impl Nfa {
         let mut reached = vec![usize::MAX; self.nodes.len()];
         // Number of edges created and of nodes visited to create them.
         let mut work = 0;
+        let mut open = Vec::new();
         while let Some(&node) = order.get(states.len()) {
             let mut state = State::default();
             let mut dot_of = |node: usize| {
@@ -189,7 +190,7 @@ impl Nfa {
                 }
                 Dot(dots[node])
             };
-            let mut open = vec![node];
+            open.push(node);
             reached[node] = states.len();
             while let Some(at) = open.pop() {
                 work += 1;

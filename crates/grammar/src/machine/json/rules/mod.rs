@@ -9,7 +9,9 @@
 mod automata;
 mod containers;
 pub(crate) mod notation;
+mod raw_text;
 mod strings;
+mod text_sets;
 
 use std::collections::VecDeque;
 

@@ -5,14 +5,15 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use rustc_hash::FxHashMap;
 
-use super::automata::{Automaton, Chars, State};
-use super::strings::{ALL, of_language, outside};
+use super::automata::{Automaton, Chars};
+use super::raw_text::{Content, RawText};
+use super::strings::{of_language, outside};
 use super::{Place, Shared, What, Writer, alternatives, sequence};
 use crate::argument_types::{ArgumentTypes, Names, RawSection, ValuePlace, ValueType, ValueTypes};
 use crate::error::GrammarError;
 use crate::ir::expr::{Expr, RuleId, Rules};
 use crate::ir::json::program::{FREE, JsonProgram, LanguageRule, Node, NodeId, ObjectRule, TextRule};
-use crate::ir::text::{TextProgram, TextState};
+use crate::ir::text::TextProgram;
 use crate::ledger::Ledger;
 use crate::limits::Limits;
 use crate::regular::{CharSet, ExprId, Expressions, TextDfa};
@@ -84,7 +85,7 @@ const STATES: usize = 1 << 14;
 
 /// Maximum number of states and transitions of an automaton of strings with a length or a pattern. Each
 /// takes about a kilobyte as rules, so that more are better written as JSON.
-const PARTS: usize = 1 << 15;
+pub(super) const PARTS: usize = 1 << 15;
 
 /// Form of the strings of a level.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -101,7 +102,7 @@ impl Level {
     }
 
     /// Returns the forms of strings.
-    const fn forms(&self) -> &'static [Form] {
+    pub(super) const fn forms(&self) -> &'static [Form] {
         match self.strings {
             Strings::Raw { section: Some(_), .. } => &[Form::Plain, Form::Section],
             _ => &[Form::Plain],
@@ -111,7 +112,7 @@ impl Level {
 
 impl Form {
     /// Returns the types in `rivals` whose texts may equal strings of this form.
-    const fn rivals(self, rivals: ValueTypes) -> ValueTypes {
+    pub(super) const fn rivals(self, rivals: ValueTypes) -> ValueTypes {
         match self {
             Self::Plain => rivals,
             Self::Section => ValueTypes::NONE,
@@ -123,33 +124,21 @@ impl Form {
 pub(super) struct Notated<'p> {
     pub(super) levels: &'p [Level],
     types: &'p ArgumentTypes,
-    ledger: &'p Rc<Ledger>,
+    pub(super) ledger: &'p Rc<Ledger>,
     embedded: Vec<Embedded>,
     /// The rules for raw strings, by what they match.
-    texts: FxHashMap<RawText, (RuleId, Arc<TextProgram>)>,
+    pub(super) texts: FxHashMap<RawText, (RuleId, Arc<TextProgram>)>,
     /// Automata of the allowed strings, by level, by form, by the types whose texts are left out, and by
     /// the text that follows.
-    allowed: FxHashMap<(usize, ValueTypes, Form, Option<String>), Rc<Automaton>>,
+    allowed: FxHashMap<(usize, ValueTypes, Form, Option<String>), Arc<Automaton>>,
 }
 
-/// Kept programs of raw strings, each with the memory that building it took.
-type KnownTexts = FxHashMap<TextKey, (Arc<TextProgram>, usize)>;
+/// Kept automata of allowed strings.
+type KnownAllowed = FxHashMap<AllowedKey, Arc<Automaton>>;
 
-/// The raw strings of a level and form with a length within `min..=max`, followed by the text `lead`.
-/// Strings that read like a value of a type in `rivals` are left out.
-#[derive(Clone, PartialEq, Eq, Hash)]
-struct RawText {
-    level: usize,
-    form: Form,
-    rivals: ValueTypes,
-    min: u32,
-    max: Option<u32>,
-    lead: String,
-}
-
-/// Key of a program of raw strings. It has the forbidden texts, the opening of arrays and objects, and the
-/// types to exclude. The length bounds and the text after the string follow.
-type TextKey = (Vec<String>, Option<String>, ValueTypes, (u32, Option<u32>), String);
+/// Key of an automaton of allowed strings: the forbidden texts, the opening of arrays and objects, the types
+/// to exclude, and the text after the string.
+type AllowedKey = (Vec<String>, Option<String>, ValueTypes, Option<String>);
 
 impl JsonProgram {
     /// Returns rules for the objects of the root, written in `levels`. The first level is that of the
@@ -485,7 +474,8 @@ impl<'p> Writer<'p> {
         for &text in &node.texts {
             let TextRule { min, max } = program.texts[text as usize];
             if level.has_raw_text() {
-                ways.extend(self.raw_texts(level, (min, max), rivals, lead)?);
+                let content = Content::Lengths(TextRule { min, max });
+                ways.extend(self.raw_texts(level, &content, rivals, lead)?);
                 continue;
             }
             if text == FREE {
@@ -493,7 +483,7 @@ impl<'p> Writer<'p> {
                 continue;
             }
             let lengths = Automaton::of_length(min, max, self.limit.min(PARTS))?;
-            ways.extend(self.strings_of(level, &lengths, (rivals, lead), rule)?);
+            ways.push(self.strings_of(&lengths, (rivals, lead), rule)?);
         }
         if let Some(words) = node.words {
             let kinds = ValueType::ALL.into_iter().filter(|&kind| rivals.has(kind) && has(node, kind));
@@ -503,13 +493,17 @@ impl<'p> Writer<'p> {
             }
         }
         for &language in &node.languages {
+            if level.has_raw_text() {
+                ways.extend(self.raw_texts(level, &Content::Language(language), rivals, lead)?);
+                continue;
+            }
             let LanguageRule { language, max, .. } = program.language_rules[language as usize];
             let dfa = program.languages[language as usize].dfa();
             let automaton = match max {
                 None => of_language(dfa, |label| label != 0),
                 Some(max) => self.bounded(dfa, max)?,
             };
-            ways.extend(self.strings_of(level, &automaton, (rivals, lead), rule)?);
+            ways.push(self.strings_of(&automaton, (rivals, lead), rule)?);
         }
         let strings = alternatives(ways);
         Ok(match &level.strings {
@@ -539,92 +533,9 @@ impl<'p> Writer<'p> {
         Ok(Expr::Rule(rule))
     }
 
-    /// Returns expressions for raw strings with a length within `min..=max`, followed by `lead`, in each
-    /// form that has some of them.
-    fn raw_texts(
-        &mut self,
-        level: &'p Level,
-        (min, max): (u32, Option<u32>),
-        rivals: ValueTypes,
-        lead: &str,
-    ) -> Result<Vec<Expr>, GrammarError> {
-        let mut ways = Vec::new();
-        for &form in level.forms() {
-            let (open, close) = self.around_form(form);
-            let (rivals, lead) = (form.rivals(rivals), close + lead);
-            let text = RawText { level: self.level.unwrap_or_default(), form, rivals, min, max, lead };
-            if let Some(rule) = self.raw_text(text)? {
-                ways.push(sequence([Expr::Literal(open.into()), Expr::Rule(rule)]));
-            }
-        }
-        if ways.is_empty() {
-            return Err(GrammarError::notation(
-                "every string of its length contains the text after the value",
-            ));
-        }
-        Ok(ways)
-    }
-
-    /// Returns the rule for raw strings and the text after them. Returns `None` if there are no such
-    /// strings.
-    fn raw_text(&mut self, text: RawText) -> Result<Option<RuleId>, GrammarError> {
-        let known = self.notated.as_ref().and_then(|notated| notated.texts.get(&text));
-        if let Some(&(rule, _)) = known {
-            return Ok(Some(rule));
-        }
-        let Some(program) = self.raw_program(&text)? else { return Ok(None) };
-        let rule = self.rule("text");
-        self.spend(1)?;
-        if let Some(notated) = &mut self.notated {
-            notated.texts.insert(text, (rule, program));
-        }
-        Ok(Some(rule))
-    }
-
-    /// Returns the program for raw strings and the text after them.
-    ///
-    /// The strings of most tools have the same programs, so small programs are built once per process. A
-    /// known program costs no work, like an automaton of a format.
-    fn raw_program(&mut self, text: &RawText) -> Result<Option<Arc<TextProgram>>, GrammarError> {
-        /// Maximum number of programs that are kept for later schemas, and their maximum size in bytes.
-        const SHARED: (usize, usize) = (256, 1 << 15);
-        static KNOWN: LazyLock<Mutex<KnownTexts>> = LazyLock::new(Mutex::default);
-        let lock = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-        let &RawText { form, rivals, min, max, ref lead, .. } = text;
-        let (avoid, nested_open) = self.avoided(form);
-        let key = (avoid.to_vec(), nested_open.map(str::to_owned), rivals, (min, max), lead.clone());
-        let Some(notated) = &self.notated else { return Ok(None) };
-        let ledger = notated.ledger;
-        let known = lock().get(&key).cloned();
-        if let Some((program, bytes)) = known {
-            ledger.hold(bytes)?;
-            return Ok(Some(program));
-        }
-        let bytes = ledger.held();
-        // One automaton for the string and the text after it decides every byte.
-        let automaton = self.allowed(rivals, form, Some(lead))?;
-        let states = automaton.states.iter().map(|state| TextState {
-            edges: state.edges.iter().map(|&(to, range)| (to as u32, range)).collect(),
-            ends: state.ends,
-        });
-        let len = lead.chars().count() as u32;
-        let lengths = (min.saturating_add(len), max.map(|max| max.saturating_add(len)));
-        let program = TextProgram::new(states.collect(), automaton.start as u32, lengths, ledger)?;
-        let Some(program) = program.map(Arc::new) else { return Ok(None) };
-        if program.byte_len() <= SHARED.1 {
-            let mut known = lock();
-            if known.len() >= SHARED.0 {
-                known.clear();
-            }
-            let bytes = ledger.held().saturating_sub(bytes);
-            known.insert(key, (Arc::clone(&program), bytes));
-        }
-        Ok(Some(program))
-    }
-
     /// Returns the texts that the strings of the current level must not contain in a form, and the text
     /// with which arrays and objects begin if they are not JSON.
-    fn avoided(&self, form: Form) -> (&'p [String], Option<&'p str>) {
+    pub(super) fn avoided(&self, form: Form) -> (&'p [String], Option<&'p str>) {
         match (self.current().map(|level| &level.strings), form) {
             (Some(Strings::Raw { section: Some(section), .. }), Form::Section) => {
                 (std::slice::from_ref(&section.close), None)
@@ -635,37 +546,27 @@ impl<'p> Writer<'p> {
         }
     }
 
-    /// Returns expressions for the strings of an automaton in each form that allows some of them, followed
-    /// by `lead`.
+    /// Returns an expression for the strings of an automaton followed by `lead`. The strings are not raw.
     fn strings_of(
         &mut self,
-        level: &'p Level,
         automaton: &Automaton,
         (rivals, lead): (ValueTypes, &str),
         rule: RuleId,
-    ) -> Result<Vec<Expr>, GrammarError> {
-        let mut ways = Vec::new();
-        for &form in level.forms() {
-            let allowed = self.allowed(form.rivals(rivals), form, None)?;
-            let both = automaton.intersection(&allowed, self.limit.min(PARTS))?.trimmed();
-            if both.can_end() {
-                let chars = self.chars_at(self.level.unwrap_or_default());
-                let (open, close) = self.around_form(form);
-                let strings = self.write(&both, rule, chars)?;
-                let end = Expr::Literal((close + lead).into());
-                ways.push(sequence([Expr::Literal(open.into()), strings, end]));
-            }
-        }
-        if ways.is_empty() {
+    ) -> Result<Expr, GrammarError> {
+        let allowed = self.allowed(rivals, Form::Plain, None)?;
+        let both = automaton.intersection(&allowed, self.limit.min(PARTS))?.trimmed();
+        if !both.can_end() {
             return Err(GrammarError::notation(
                 "every string of a pattern contains the text after the value",
             ));
         }
-        Ok(ways)
+        let chars = self.chars_at(self.level.unwrap_or_default());
+        let strings = self.write(&both, rule, chars)?;
+        Ok(sequence([strings, Expr::Literal(lead.into())]))
     }
 
     /// Returns the texts before and after strings of a form.
-    fn around_form(&self, form: Form) -> (String, String) {
+    pub(super) fn around_form(&self, form: Form) -> (String, String) {
         match (form, self.current().map(|level| &level.strings)) {
             (Form::Section, Some(Strings::Raw { section: Some(section), .. })) => {
                 (section.open.clone(), section.close.clone())
@@ -721,33 +622,59 @@ impl<'p> Writer<'p> {
     /// Returns the automaton of the strings that may be written in a form at the current level, without
     /// those that read like a value of a type in `rivals`. With `lead`, each string is followed by this
     /// text.
-    fn allowed(
+    ///
+    /// Most tools have the same automata, so they are built once per process. A known one costs no work.
+    pub(super) fn allowed(
         &mut self,
         rivals: ValueTypes,
         form: Form,
         lead: Option<&str>,
-    ) -> Result<Rc<Automaton>, GrammarError> {
+    ) -> Result<Arc<Automaton>, GrammarError> {
+        /// Maximum number of automata that are kept for later schemas, and their maximum number of states.
+        const SHARED: (usize, usize) = (256, 1 << 10);
+        static KNOWN: LazyLock<Mutex<KnownAllowed>> = LazyLock::new(Mutex::default);
+        let lock = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
         let (avoid, nested_open) = self.avoided(form);
         let level = self.level.unwrap_or_default();
-        let Some(notated) = &mut self.notated else { return Ok(Rc::default()) };
-        let key = (level, rivals, form, lead.map(str::to_owned));
-        if let Some(known) = notated.allowed.get(&key) {
-            return Ok(Rc::clone(known));
+        let Some(notated) = &mut self.notated else { return Ok(Arc::default()) };
+        let own_key = (level, rivals, form, lead.map(str::to_owned));
+        if let Some(known) = notated.allowed.get(&own_key) {
+            return Ok(Arc::clone(known));
         }
-        let mut regular = Expressions::with_ledger(notated.ledger);
-        let mut forbidden: Vec<ExprId> = avoid.iter().map(|text| containing(&mut regular, text)).collect();
-        forbidden.extend(rivals_of(&mut regular, rivals, nested_open));
-        let forbidden = regular.any_of(forbidden);
-        let mut allowed = regular.not(forbidden);
-        if let Some(lead) = lead {
-            let lead = regular.literal(lead);
-            allowed = regular.concat(allowed, lead);
-        }
-        let dfa = TextDfa::new(&mut regular, &[allowed], STATES)?;
-        let automaton = Rc::new(of_language(&dfa, |label| label != 0));
-        notated.allowed.insert(key, Rc::clone(&automaton));
+        let key = (avoid.to_vec(), nested_open.map(str::to_owned), rivals, lead.map(str::to_owned));
+        let known = lock().get(&key).cloned();
+        let automaton = if let Some(known) = known {
+            known
+        } else {
+            let automaton = Arc::new(allowed(&key, notated.ledger)?);
+            let mut known = lock();
+            if known.len() >= SHARED.0 {
+                known.clear();
+            }
+            if automaton.states.len() <= SHARED.1 {
+                known.insert(key, Arc::clone(&automaton));
+            }
+            automaton
+        };
+        notated.allowed.insert(own_key, Arc::clone(&automaton));
         Ok(automaton)
     }
+}
+
+/// Builds the automaton of the allowed strings of `key`.
+fn allowed(key: &AllowedKey, ledger: &Rc<Ledger>) -> Result<Automaton, GrammarError> {
+    let (avoid, nested_open, rivals, lead) = key;
+    let mut regular = Expressions::with_ledger(ledger);
+    let mut forbidden: Vec<ExprId> = avoid.iter().map(|text| containing(&mut regular, text)).collect();
+    forbidden.extend(rivals_of(&mut regular, *rivals, nested_open.as_deref()));
+    let forbidden = regular.any_of(forbidden);
+    let mut allowed = regular.not(forbidden);
+    if let Some(lead) = lead {
+        let lead = regular.literal(lead);
+        allowed = regular.concat(allowed, lead);
+    }
+    let dfa = TextDfa::new(&mut regular, &[allowed], STATES)?;
+    Ok(of_language(&dfa, |label| label != 0))
 }
 
 /// Reports whether a node has values of the type `kind`.
@@ -847,109 +774,4 @@ fn number(regular: &mut Expressions) -> ExprId {
         let part = regular.repeat(part, min, Some(1));
         regular.concat(part, rest)
     })
-}
-
-impl Automaton {
-    /// Returns the automaton of the names that a notation can write. Spaces occur only inside of names.
-    fn of_names(names: &Names) -> Self {
-        let allowed = |low: u32, high: u32, is_allowed: &dyn Fn(char) -> bool| {
-            let chars = (low..=high).filter_map(char::from_u32).filter(|&c| is_allowed(c));
-            chars.map(|c| (1, (c.into(), c.into()))).collect::<Vec<_>>()
-        };
-        match names {
-            Names::Without(reserved) => {
-                let is_plain = |c: char| !c.is_control() && !c.is_whitespace() && !reserved.contains(c);
-                // The last white space of Unicode is U+3000.
-                let mut edges = allowed(0, 0x3000, &is_plain);
-                edges.extend([(0x3001, 0xd7ff), (0xe000, 0x10_ffff)].map(|range| (1, range)));
-                let space = (!reserved.contains(' ')).then_some((2, (0x20, 0x20)));
-                let inside: Vec<_> = edges.iter().copied().chain(space).collect();
-                let states = [(edges, false), (inside.clone(), true), (inside, false)];
-                Self { states: states.map(|(edges, ends)| State { edges, ends }).into(), start: 0 }
-            }
-            Names::Tags => {
-                // The last white space of Unicode is U+3000.
-                let chars = |is_first: bool| {
-                    let mut edges = allowed(0, 0x3000, &|c| Names::is_in_tags(c, is_first));
-                    edges.extend([(0x3001, 0xd7ff), (0xe000, 0x10_ffff)].map(|range| (1, range)));
-                    edges
-                };
-                let states = [(chars(true), false), (chars(false), true)];
-                Self { states: states.map(|(edges, ends)| State { edges, ends }).into(), start: 0 }
-            }
-            Names::Identifiers => {
-                let is_letter = |c: char| c == '_' || c.is_ascii_alphabetic();
-                let first = allowed(0, 0x7f, &is_letter);
-                let rest = allowed(0, 0x7f, &|c| is_letter(c) || c.is_ascii_digit());
-                let states = vec![State { edges: first, ends: false }, State { edges: rest, ends: true }];
-                Self { states, start: 0 }
-            }
-        }
-    }
-
-    /// Returns the automaton of all texts of `min` to `max` characters.
-    fn of_length(min: u32, max: Option<u32>, limit: usize) -> Result<Self, GrammarError> {
-        let last = max.unwrap_or(min) as usize;
-        if last >= limit {
-            return Err(GrammarError::limit("states for the length of a string", last, limit));
-        }
-        let state = |chars: usize| {
-            let next = if max.is_none() { (chars + 1).min(last) } else { chars + 1 };
-            let goes_on = max.is_none() || chars < last;
-            let edges = ALL.map(|range| (next, range)).into_iter().filter(|_| goes_on).collect();
-            State { edges, ends: chars >= min as usize }
-        };
-        Ok(Self { states: (0..=last).map(state).collect(), start: 0 })
-    }
-
-    /// Returns the automaton of the texts of both automata, which are deterministic.
-    fn intersection(&self, other: &Self, limit: usize) -> Result<Self, GrammarError> {
-        let start = (self.start, other.start);
-        let mut ids = FxHashMap::from_iter([(start, 0)]);
-        let mut pairs = vec![start];
-        let mut states = Vec::new();
-        let mut size = 0;
-        while let Some(&(a, b)) = pairs.get(states.len()) {
-            let (a, b) = (&self.states[a], &other.states[b]);
-            let mut edges = Vec::new();
-            for &(to, (low, high)) in &a.edges {
-                for &(other_to, (other_low, other_high)) in &b.edges {
-                    let range = (low.max(other_low), high.min(other_high));
-                    if range.0 > range.1 {
-                        continue;
-                    }
-                    let next = *ids.entry((to, other_to)).or_insert_with(|| {
-                        pairs.push((to, other_to));
-                        pairs.len() - 1
-                    });
-                    edges.push((next, range));
-                }
-            }
-            size += 1 + edges.len();
-            if size > limit {
-                return Err(GrammarError::limit("states of the strings of a place", size, limit));
-            }
-            states.push(State { edges, ends: a.ends && b.ends });
-        }
-        Ok(Self { states, start: 0 })
-    }
-
-    /// Reports whether the automaton, which is trimmed, has any text.
-    fn can_end(&self) -> bool {
-        self.states.get(self.start).is_some_and(|start| start.ends || !start.edges.is_empty())
-    }
-
-    /// Reports whether `text` is a text of the automaton.
-    fn accepts(&self, text: &str) -> bool {
-        let mut at = self.start;
-        for c in text.chars().map(u32::from) {
-            let edge = self
-                .states
-                .get(at)
-                .and_then(|state| state.edges.iter().find(|(_, (low, high))| (*low..=*high).contains(&c)));
-            let Some(&(to, _)) = edge else { return false };
-            at = to;
-        }
-        self.states.get(at).is_some_and(|state| state.ends)
-    }
 }
