@@ -109,7 +109,7 @@ impl Runner {
     ) -> Result<DirectiveResult, BackendError> {
         let budget = RequestBudget::new(self.preset.max_requests);
         let (request, type_decision) = budget.within(self.decided(request, &budget)).await?;
-        let run = DirectiveRun { events, budget, ..DirectiveRun::new(self, &request) };
+        let run = DirectiveRun { budget, events, ..DirectiveRun::new(self, &request) };
         Ok(DirectiveResult { type_decision, ..run.run(modes).await? })
     }
 
