@@ -1,5 +1,7 @@
 //! Typed questions about a conversation, which a model answers with probabilities.
 
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 
 use crate::error::Kind;
@@ -21,9 +23,32 @@ pub struct Chosen {
     pub index: usize,
     /// Probability of each option, in the order of the options.
     pub probabilities: Vec<f64>,
-    /// Confidence by the formula of the backend, from 0 to 1.
-    pub confidence: f64,
+    /// Confidence by the formula of the backend, from 0 to 1. `None` if the backend reports none.
+    pub confidence: Option<f64>,
+    /// What asking cost.
+    pub cost: DecisionCost,
 }
+
+/// Probability that a statement is true.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Predicted {
+    /// The probability, from 0 to 1.
+    pub probability: f64,
+    /// What asking cost.
+    pub cost: DecisionCost,
+}
+
+/// Tokens and time of a decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct DecisionCost {
+    /// Number of tokens that the model read, as reported by the backend; 0 if not reported.
+    pub prompt_tokens: u64,
+    /// Time until the answer.
+    pub latency: Duration,
+}
+
+/// Maximum number of characters of an option's description in a question. Longer ones are cut.
+const DESCRIPTION: usize = 1000;
 
 impl PromptRunner {
     /// Asks which of `options` is right after the chat messages `messages`. Sends one request to
@@ -40,80 +65,117 @@ impl PromptRunner {
         let choices = options.iter().map(|option| {
             let mut choice = json!({ "value": option.value });
             if !option.description.is_empty() {
-                choice["description"] = option.description.as_str().into();
+                choice["description"] = shortened(&option.description).into();
             }
             choice
         });
         let choices: Vec<Value> = choices.collect();
         let question = json!({ "type": "choice", "instructions": instructions, "choices": choices });
-        let answer = self.ask(messages, question).await?;
+        let (answer, cost) = self.ask(messages, question).await?;
         let known = answer["probabilities"].as_array().map(Vec::as_slice).unwrap_or_default();
         let of = |option: &DecisionOption| {
             let found = known.iter().find(|known| known["value"] == option.value.as_str());
-            found.and_then(|found| found["probability"].as_f64())
+            found.and_then(|found| probability(&found["probability"]))
         };
         let probabilities = options.iter().map(of).collect::<Option<Vec<f64>>>();
         let probabilities = probabilities.ok_or_else(|| no_decision("an option has no probability"))?;
         let index = options.iter().position(|option| answer["choice"] == option.value.as_str());
         let index = index.ok_or_else(|| no_decision("`choice` is not an option"))?;
-        Ok(Chosen { index, probabilities, confidence: answer["confidence"].as_f64().unwrap_or_default() })
+        Ok(Chosen { index, probabilities, confidence: probability(&answer["confidence"]), cost })
     }
 
     /// Asks whether the statement or question `instructions` is true after the chat messages
-    /// `messages`. Returns its probability.
+    /// `messages`.
     ///
     /// # Errors
     /// Returns an error in the same cases as [`choose`](Self::choose).
-    pub async fn probability(&self, messages: &[Value], instructions: &str) -> Result<f64, BackendError> {
+    pub async fn predict(&self, messages: &[Value], instructions: &str) -> Result<Predicted, BackendError> {
         let question = json!({ "type": "predicate", "instructions": instructions });
-        let answer = self.ask(messages, question).await?;
-        answer["probability"].as_f64().ok_or_else(|| no_decision("`probability` is not a number"))
+        let (answer, cost) = self.ask(messages, question).await?;
+        let probability = probability(&answer["probability"]);
+        let probability =
+            probability.ok_or_else(|| no_decision("`probability` is not a number from 0 to 1"))?;
+        Ok(Predicted { probability, cost })
     }
 
-    /// Asks one question and returns its answer.
-    async fn ask(&self, messages: &[Value], question: Value) -> Result<Value, BackendError> {
+    /// Asks one question. Returns its answer and its cost.
+    async fn ask(&self, messages: &[Value], question: Value) -> Result<(Value, DecisionCost), BackendError> {
         let mut body = Body::new();
         body.insert("model".to_owned(), self.model().into());
         body.insert("input".to_owned(), input(messages).into());
         body.insert("questions".to_owned(), vec![question].into());
+        let started = Instant::now();
         let mut response = self.backend().decide(&body).await?;
+        let prompt_tokens = response["usage"]["input_tokens"].as_u64().unwrap_or_default();
+        let cost = DecisionCost { prompt_tokens, latency: started.elapsed() };
         let answer = response.pointer_mut("/answers/0").map(Value::take);
         let answer = answer.ok_or_else(|| no_decision("`answers` is missing or empty"))?;
-        if answer["type"] == "refusal" { Err(no_decision("the model refused to answer")) } else { Ok(answer) }
+        if answer["type"] == "refusal" {
+            return Err(no_decision("the model refused to answer"));
+        }
+        Ok((answer, cost))
     }
+}
+
+/// Returns `text`, cut after [`DESCRIPTION`] characters.
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(DESCRIPTION) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+fn probability(value: &Value) -> Option<f64> {
+    value.as_f64().filter(|probability| (0.0..=1.0).contains(probability))
 }
 
 /// Converts chat messages to the input of a decision.
 fn input(messages: &[Value]) -> Vec<Value> {
     let mut items = Vec::new();
+    // Ids of the calls of custom tools.
+    let mut custom = Vec::new();
     for message in messages {
         let content = content(&message["content"]);
         if message["role"] == "tool" {
             let id = &message["tool_call_id"];
-            items.push(json!({ "type": "function_call_output", "call_id": id, "output": content }));
+            let is_custom = custom.contains(id);
+            let kind = if is_custom { "custom_tool_call_output" } else { "function_call_output" };
+            items.push(json!({ "type": kind, "call_id": id, "output": content }));
             continue;
         }
         let calls = message["tool_calls"].as_array().map(Vec::as_slice).unwrap_or_default();
         if calls.is_empty() || content.as_str().is_none_or(|text| !text.is_empty()) {
             items.push(json!({ "role": message["role"], "content": content }));
         }
-        items.extend(calls.iter().map(|call| {
-            let function = &call["function"];
-            let (name, arguments) = (&function["name"], &function["arguments"]);
-            json!({ "type": "function_call", "call_id": call["id"], "name": name, "arguments": arguments })
-        }));
+        for call in calls {
+            items.push(if call["custom"].is_object() {
+                custom.push(call["id"].clone());
+                let (name, input) = (&call["custom"]["name"], &call["custom"]["input"]);
+                json!({ "type": "custom_tool_call", "call_id": call["id"], "name": name, "input": input })
+            } else {
+                let name = &call["function"]["name"];
+                // Some backends return arguments as an object.
+                let arguments = match &call["function"]["arguments"] {
+                    Value::String(text) => text.clone(),
+                    other => other.to_string(),
+                };
+                json!({ "type": "function_call", "call_id": call["id"], "name": name, "arguments": arguments })
+            });
+        }
     }
     items
 }
 
-/// Converts the content of a chat message. Parts other than text keep their form, so that the
-/// backend can refuse them by name.
+/// Converts the content of a chat message. A decision reads text only, so a text stands for each part of
+/// another type.
 fn content(content: &Value) -> Value {
     match content {
         Value::Array(parts) => {
-            let part = |part: &Value| match part["text"].as_str() {
-                Some(text) => json!({ "type": "input_text", "text": text }),
-                None => part.clone(),
+            let part = |part: &Value| {
+                let text = part["text"].as_str().map(str::to_owned);
+                let kind = part["type"].as_str().unwrap_or("unknown type");
+                let text = text.unwrap_or_else(|| format!("({kind}: not shown)"));
+                json!({ "type": "input_text", "text": text })
             };
             parts.iter().map(part).collect()
         }
@@ -123,7 +185,7 @@ fn content(content: &Value) -> Value {
 }
 
 fn no_decision(reason: &'static str) -> BackendError {
-    Kind::NoDecision { reason }.into()
+    Kind::MalformedDecision { reason }.into()
 }
 
 #[cfg(test)]
@@ -146,21 +208,29 @@ mod tests {
     #[tokio::test]
     async fn a_conversation_with_tools_becomes_items() {
         let (backend, prompts) = script(vec![json!({ "type": "predicate", "probability": 0.75 })]);
-        let call = json!({ "id": "c1", "type": "function", "function": { "name": "f", "arguments": "{}" } });
+        let call = json!({ "id": "c1", "type": "function", "function": { "name": "f", "arguments": {} } });
+        let custom = json!({ "id": "c2", "type": "custom", "custom": { "name": "sh", "input": "ls" } });
+        let image = json!({ "type": "image_url", "image_url": { "url": "data:," } });
         let messages = [
             json!({ "role": "system", "content": [{ "type": "text", "text": "Be brief." }] }),
-            json!({ "role": "user", "content": "Go." }),
-            json!({ "role": "assistant", "content": null, "tool_calls": [call] }),
+            json!({ "role": "user", "content": [{ "type": "text", "text": "Go." }, image] }),
+            json!({ "role": "assistant", "content": null, "tool_calls": [call, custom] }),
             json!({ "role": "tool", "tool_call_id": "c1", "content": "done" }),
+            json!({ "role": "tool", "tool_call_id": "c2", "content": "a" }),
         ];
-        assert_eq!(prompts.probability(&messages, "Is it done?").await.ok(), Some(0.75));
+        let predicted = prompts.predict(&messages, "Is it done?").await.expect("an answer");
+        assert_eq!(Some(predicted.probability), Some(0.75));
         let expected = json!({
             "model": "m",
             "input": [
                 { "role": "system", "content": [{ "type": "input_text", "text": "Be brief." }] },
-                { "role": "user", "content": "Go." },
+                { "role": "user", "content": [
+                    { "type": "input_text", "text": "Go." }, { "type": "input_text", "text": "(image_url: not shown)" },
+                ] },
                 { "type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}" },
+                { "type": "custom_tool_call", "call_id": "c2", "name": "sh", "input": "ls" },
                 { "type": "function_call_output", "call_id": "c1", "output": "done" },
+                { "type": "custom_tool_call_output", "call_id": "c2", "output": "a" },
             ],
             "questions": [{ "type": "predicate", "instructions": "Is it done?" }],
         });
@@ -177,7 +247,8 @@ mod tests {
         let messages = [json!({ "role": "user", "content": "Go." })];
         let options = [option("a", ""), option("b", "The second.")];
         let chosen = prompts.choose(&messages, "Which?", &options).await.expect("an answer");
-        assert_eq!(chosen, Chosen { index: 1, probabilities: vec![0.1, 0.9], confidence: 0.8 });
+        assert_eq!((chosen.index, chosen.confidence), (1, Some(0.8)));
+        assert_eq!(chosen.probabilities, [0.1, 0.9]);
         let choices = json!([{ "value": "a" }, { "value": "b", "description": "The second." }]);
         assert_eq!(backend.asked()[0]["questions"][0]["choices"], choices);
     }
@@ -188,6 +259,10 @@ mod tests {
         for (answer, reason) in [
             (json!({ "type": "refusal" }), "the model refused to answer"),
             (json!({ "choice": "a", "probabilities": [] }), "an option has no probability"),
+            (
+                json!({ "choice": "a", "probabilities": [{ "value": "a", "probability": 7 }, { "value": "b", "probability": 1 }] }),
+                "an option has no probability",
+            ),
             (
                 json!({ "choice": "c", "probabilities": [{ "value": "a", "probability": 0 }, { "value": "b", "probability": 1 }] }),
                 "`choice` is not an option",

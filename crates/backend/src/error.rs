@@ -57,9 +57,9 @@ pub(crate) enum Kind {
     #[error("the backend's answer is not a chat completion: `choices` is missing or not an array")]
     NoChoices,
     #[error("the backend answers no decisions")]
-    NoDecisions,
+    DecisionsUnsupported,
     #[error("the backend's answer is not a decision: {reason}")]
-    NoDecision { reason: &'static str },
+    MalformedDecision { reason: &'static str },
     #[error("the stream was interrupted: {source}")]
     Broken { source: Cause },
     #[error("the stream was interrupted: missing [DONE] at the end")]
@@ -236,12 +236,12 @@ impl BackendError {
             | Kind::Scheme { .. }
             | Kind::Key
             | Kind::Header { .. }
-            | Kind::NoDecisions
+            | Kind::DecisionsUnsupported
             | Kind::Status { .. } => Category::InvalidRequest,
             Kind::Connection { .. } | Kind::Broken { .. } | Kind::Unfinished => Category::Connection,
             Kind::Malformed { .. }
             | Kind::NoChoices
-            | Kind::NoDecision { .. }
+            | Kind::MalformedDecision { .. }
             | Kind::TooLarge { .. }
             | Kind::Inconclusive { .. }
             | Kind::ScriptOver => Category::Malformed,
@@ -297,7 +297,7 @@ impl BackendError {
             Kind::TooLarge { .. }
                 | Kind::Malformed { .. }
                 | Kind::NoChoices
-                | Kind::NoDecision { .. }
+                | Kind::MalformedDecision { .. }
                 | Kind::Broken { .. }
                 | Kind::Unfinished
                 | Kind::TimeSpent

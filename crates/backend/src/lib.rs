@@ -32,7 +32,7 @@ use serde_json::{Map, Value};
 
 pub use capabilities::{Capabilities, Feature};
 pub use collected::{StreamEvent, StreamReceiver, collect_stream};
-pub use decision::{Chosen, DecisionOption};
+pub use decision::{Chosen, DecisionCost, DecisionOption, Predicted};
 pub use dialect::{Adjustment, Dialect, TokenLimitField};
 pub use error::{BackendError, Category, Interruption, innermost};
 pub use prompt::{Plan, PromptRunner, Reply, merge};
@@ -92,12 +92,13 @@ pub trait ChatBackend: Send + Sync {
     }
 
     /// Sends the body of a request to `/v1/decisions`, and returns the body of the response. The
-    /// default refuses the request.
+    /// default refuses the request. The request is sent once, because its callers can go on without an
+    /// answer.
     ///
-    /// [`PromptRunner::choose`] and [`PromptRunner::probability`] build the request and read the
+    /// [`PromptRunner::choose`] and [`PromptRunner::predict`] build the request and read the
     /// response.
     fn decide<'a>(&'a self, _body: &'a Body) -> BoxFuture<'a, Result<Value, BackendError>> {
-        Box::pin(ready(Err(error::Kind::NoDecisions.into())))
+        Box::pin(ready(Err(error::Kind::DecisionsUnsupported.into())))
     }
 
     /// Returns the constraints that the backend can enforce on the output of `model`. Returns

@@ -299,11 +299,7 @@ impl ChatBackend for RemoteBackend {
     }
 
     fn decide<'a>(&'a self, body: &'a Body) -> BoxFuture<'a, Result<Value, BackendError>> {
-        async move {
-            let send = || self.within(self.decided(body)).boxed();
-            self.retried(send, &mut Vec::new()).await
-        }
-        .boxed()
+        self.within(self.decided(body)).boxed()
     }
 
     fn capabilities<'a>(&'a self, model: &'a str) -> BoxFuture<'a, Result<Capabilities, BackendError>> {

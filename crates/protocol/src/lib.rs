@@ -31,7 +31,7 @@ pub use formwork_trace as trace;
 
 pub use formwork_backend::{
     Adjustment, Answer, BackendError, Body, Capabilities, Category, ChatBackend, Chosen, Chunks,
-    DecisionOption, Dialect, Feature, Interruption, ModelSupport, Notice, Plan, PromptRunner, RemoteBackend,
-    Reply, RequestBudget, Retry, RetryCause, RetryPolicy, ScriptedBackend, StreamEvent, StreamReceiver,
-    SupportMemory, TokenLimitField, collect_stream, merge, quota,
+    DecisionCost, DecisionOption, Dialect, Feature, Interruption, ModelSupport, Notice, Plan, Predicted,
+    PromptRunner, RemoteBackend, Reply, RequestBudget, Retry, RetryCause, RetryPolicy, ScriptedBackend,
+    StreamEvent, StreamReceiver, SupportMemory, TokenLimitField, collect_stream, merge, quota,
 };

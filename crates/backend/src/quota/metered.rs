@@ -161,7 +161,8 @@ impl ChatBackend for Metered {
 
     fn decide<'a>(&'a self, body: &'a Body) -> BoxFuture<'a, Result<Value, BackendError>> {
         async move {
-            let mut meter = self.reserve(body)?;
+            // A decision writes no text.
+            let mut meter = self.begin(prompt(body))?;
             let answered = meter.within(self.backend.decide(body)).await;
             let answered = answered.map(|body| Answer { body, attempts: 1, retried: Vec::new() });
             meter.settle(&answered);

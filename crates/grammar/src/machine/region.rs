@@ -27,7 +27,7 @@ pub(super) trait CharGraph {
     /// Returns the transitions of `state`: disjoint ranges of code points, each with its target.
     fn transitions(&self, state: u32) -> impl Iterator<Item = ((u32, u32), u32)>;
 
-    /// Reports whether the end can be reached from `state`.
+    /// Reports whether texts of the class may lead to `state`.
     fn is_live(&self, state: u32) -> bool;
 
     /// Returns the least number of characters from `state` to the end. Called only if the number of

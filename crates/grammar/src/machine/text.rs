@@ -51,34 +51,33 @@ impl TextMachine {
     }
 
     /// Returns the tolerance of the run of a class that begins at a place: all characters of the class lead
-    /// from each state of the run to the same next state. `None` if there is none.
+    /// from each state of the run to the same next state, where the text cannot end. `None` if there is none.
     fn run_from(&self, mut state: u32, mut length: u32) -> Option<Tolerance> {
         let (mut class, mut exits, mut chars) = (ByteSet::ALL, ByteSet::default(), 0);
-        let (mut some_ends, mut all_end) = (false, true);
         while chars < LONG {
-            let Some((next, run)) = self.program.next_length(length).zip(self.run(state, length, class))
-            else {
+            let Some(next) = self.program.next_length(length) else { break };
+            let Some((target, run)) = self.run(state, length, class) else { break };
+            if self.program.state(target).ends {
                 break;
-            };
-            let (target, run) = run;
+            }
             exits = exits | first_bytes_at(&self.program, state, length);
             class = run;
-            let ends = self.program.ends(target, next);
-            (some_ends, all_end) = (some_ends || ends, all_end && ends);
             if (target, next) == (state, length) {
                 chars = u32::MAX;
                 break;
             }
             (state, length, chars) = (target, next, chars + 1);
         }
-        let beyond =
-            if chars == u32::MAX { ByteSet::default() } else { first_bytes_at(&self.program, state, length) };
+        let beyond = match chars {
+            u32::MAX => ByteSet::default(),
+            _ => first_bytes_at(&self.program, state, length),
+        };
         (chars > 0).then(|| Tolerance {
             class,
             chars,
             exits: (exits | beyond) & !class,
             ends: chars < LONG && (beyond & class).is_empty(),
-            accepting: (some_ends == all_end).then_some(all_end),
+            accepting: Some(false),
         })
     }
 
@@ -87,10 +86,15 @@ impl TextMachine {
     /// [`WIDE`](crate::machine::probe::WIDE) bytes.
     fn run(&self, state: u32, length: u32, class: ByteSet) -> Option<(u32, ByteSet)> {
         let edges = &self.program.state(state).edges;
+        /// Maximum number of next states that are considered. A state with more has no wide run.
+        const TARGETS: usize = 16;
         let mut targets: SmallVec<[(u32, ByteSet, u32); 4]> = SmallVec::new();
         for edge in edges.iter().filter(|edge| self.program.closing_over(edge, length) != NONE) {
             let &(target, (low, high)) = edge;
             let at = targets.iter().position(|(other, ..)| *other == target).unwrap_or(targets.len());
+            if at == TARGETS {
+                continue;
+            }
             if at == targets.len() {
                 targets.push((target, ByteSet::default(), 0));
             }
@@ -171,8 +175,9 @@ impl CharGraph for Endless<'_> {
         self.program.state(state).edges.iter().map(|&(target, range)| (range, target))
     }
 
+    /// A state where the text may end is not part of a region.
     fn is_live(&self, state: u32) -> bool {
-        self.program.closing(state, self.length) != NONE
+        self.program.closing(state, self.length) != NONE && !self.program.state(state).ends
     }
 
     fn fewest(&self, _: u32) -> Option<u32> {
@@ -259,7 +264,8 @@ impl Machine for TextMachine {
 
     fn tolerance(&mut self, config: Config) -> Option<Tolerance> {
         let Place { state, length, left, .. } = self.place(config);
-        if left > 0 {
+        // Where the text may end within a token, the walk must see each place.
+        if left > 0 || self.program.state(state).ends {
             return None;
         }
         let run = self.run_from(state, length);

@@ -123,8 +123,8 @@ pub struct Preset {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repair_retries: Option<u32>,
     /// Maximum number of HTTP requests of a run in all modes together: first requests, repairs, the
-    /// decision about the type, retries after errors, and probes of capabilities. If `None`, only the modes, `repair_retries`
-    /// and the retries of the backend bound the number.
+    /// decision about the type, retries after errors, and probes of capabilities. If `None`, only the
+    /// modes, `repair_retries` and the retries of the backend bound the number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_requests: Option<u32>,
     /// True if the runner asks whether the backend supports a mode before it tries the mode, and
@@ -144,7 +144,9 @@ pub struct Preset {
     pub strict: Option<bool>,
     /// True to ask first which allowed type fits, as a decision with probabilities, and to allow only
     /// the likeliest type in the answer. If the backend answers no decisions, all types stay allowed.
-    /// Nothing is asked if fewer than two types are allowed or some types are required.
+    ///
+    /// Nothing is asked if fewer than two types are allowed, if types are required, if the request has a
+    /// [`result_validator`](super::RunRequest::result_validator), or if `max_requests` is 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub type_by_decision: Option<bool>,
     /// Fields that are added to all requests. The caller's fields

@@ -108,8 +108,9 @@ impl Runner {
         events: Option<&(dyn Fn(RunEvent) + Send + Sync)>,
     ) -> Result<DirectiveResult, BackendError> {
         let budget = RequestBudget::new(self.preset.max_requests);
-        let (request, type_decision) = budget.within(self.decided(request, &budget)).await?;
-        let run = DirectiveRun { budget, events, ..DirectiveRun::new(self, &request) };
+        let (narrowed, type_decision) = budget.within(self.decided(request, &budget)).await?;
+        let request = narrowed.as_ref().unwrap_or(request);
+        let run = DirectiveRun { budget, events, ..DirectiveRun::new(self, request) };
         Ok(DirectiveResult { type_decision, ..run.run(modes).await? })
     }
 

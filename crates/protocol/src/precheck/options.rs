@@ -67,7 +67,7 @@ pub enum JudgementForm {
     #[default]
     Text,
     /// The model's probability that the plan is good is the score, and no text is written
-    /// ([`DecisionValidator`](super::DecisionValidator)).
+    /// ([`DecisionValidator`](super::DecisionValidator)). Without a score threshold, it must be 0.5.
     Decision,
 }
 

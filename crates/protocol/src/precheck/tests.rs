@@ -327,12 +327,18 @@ async fn an_exhausted_quota_ends_the_check() {
 
 #[tokio::test]
 async fn the_probability_that_a_plan_is_good_is_its_score() {
-    for (probability, verdict) in [(0.25, Verdict::Fail), (0.5, Verdict::Fail), (0.75, Verdict::Pass)] {
+    for (threshold, probability, verdict) in [
+        (0.6, 0.25, Verdict::Fail),
+        (0.6, 0.5, Verdict::Fail),
+        (0.6, 0.75, Verdict::Pass),
+        (0.3, 0.375, Verdict::Pass),
+    ] {
         let answer = json!({ "answers": [{ "type": "predicate", "probability": probability }] });
         let backend = Arc::new(ScriptedBackend::new([Ok(answer)]));
         let prompts = PromptRunner::new(backend.clone(), "m");
-        let precheck = Precheck::new(options(json!({ "score_threshold": 0.6 })))
-            .with_validator(DecisionValidator::new(prompts).with_system("Be strict."));
+        let validator = DecisionValidator::new(prompts).with_system("Be strict.").with_threshold(threshold);
+        let precheck =
+            Precheck::new(options(json!({ "score_threshold": threshold }))).with_validator(validator);
         let context = Body::new();
         let input = PrecheckInput { plan: Some("1. read"), task: "Sort.", ..PrecheckInput::new(&context) };
         let report = checked(&precheck, input).await;

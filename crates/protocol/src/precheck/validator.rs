@@ -150,20 +150,29 @@ impl PlanValidator for PromptValidator {
 
 /// Validator that asks a model for the probability that a plan is good, as a decision.
 ///
-/// The probability is the score. The plan passes if it is at least 0.5. There is no feedback.
+/// The probability is the score. The plan passes if it is at least a threshold, 0.5 by default. There is no
+/// feedback.
 #[derive(Clone)]
 pub struct DecisionValidator {
     prompts: PromptRunner,
     system: Option<String>,
+    threshold: f64,
 }
 
-/// Statement of a [`DecisionValidator`].
+/// Question of a [`DecisionValidator`].
 const IS_GOOD: &str = "Will the plan do what the task asks for?";
 
 impl DecisionValidator {
     /// Creates a validator that sends its questions through `prompts`.
     pub const fn new(prompts: PromptRunner) -> Self {
-        Self { prompts, system: None }
+        Self { prompts, system: None, threshold: 0.5 }
+    }
+
+    /// Sets the least probability of a plan that passes.
+    #[must_use]
+    pub const fn with_threshold(mut self, threshold: f64) -> Self {
+        self.threshold = threshold;
+        self
     }
 
     /// Sets a system message that comes before the task and the plan.
@@ -183,8 +192,8 @@ impl PlanValidator for DecisionValidator {
             let system = self.system.iter().map(|text| json!({ "role": "system", "content": text }));
             let messages: Vec<Value> =
                 system.chain([json!({ "role": "user", "content": content(request) })]).collect();
-            let score = self.prompts.probability(&messages, IS_GOOD).await?;
-            Ok(Some(Judgement { is_passed: score >= 0.5, score: Some(score), feedback: None }))
+            let score = self.prompts.predict(&messages, IS_GOOD).await?.probability;
+            Ok(Some(Judgement { is_passed: score >= self.threshold, score: Some(score), feedback: None }))
         }
         .boxed()
     }

@@ -336,7 +336,8 @@ impl StepsFile {
                     step.with_precheck(|precheck| precheck.with_validator(validator))
                 }
                 JudgementForm::Decision => {
-                    let mut validator = DecisionValidator::new(agent.prompts(prompts));
+                    let mut validator = DecisionValidator::new(agent.prompts(prompts))
+                        .with_threshold(precheck.score_threshold.unwrap_or(0.5));
                     if let Some(system) = &agent.system {
                         validator = validator.with_system(system);
                     }

@@ -33,12 +33,20 @@ pub(super) async fn decide(
         return Ok(ToolDecision { tool: Some(only.value.clone()), ..ToolDecision::default() });
     }
     match prompt.choose(&plan.messages, INSTRUCTIONS, &options).await {
-        Ok(Chosen { index, mut probabilities, .. }) => {
+        Ok(Chosen { index, mut probabilities, confidence, cost }) => {
             let answer = if may_answer { probabilities.pop() } else { None };
             let tool = (index < names.len()).then(|| names[index].clone());
             let with = names.drain(..).zip(probabilities);
             let probabilities = with.map(|(tool, probability)| ToolProbability { tool, probability });
-            Ok(ToolDecision { tool, probabilities: probabilities.collect(), answer, error: None })
+            Ok(ToolDecision {
+                tool,
+                probabilities: probabilities.collect(),
+                answer,
+                confidence,
+                prompt_tokens: cost.prompt_tokens,
+                latency_ms: u64::try_from(cost.latency.as_millis()).unwrap_or(u64::MAX),
+                error: None,
+            })
         }
         Err(error) if error.interruption().is_some() => Err(error),
         Err(error) => Ok(ToolDecision { error: Some(problem(&error)), ..ToolDecision::default() }),

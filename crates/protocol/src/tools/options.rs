@@ -73,7 +73,7 @@ pub enum NextTool {
     Model,
     /// A decision with probabilities comes before each request that offers tools: the next tool, or the
     /// answer. The request then forces a call of this tool, or forbids calls. Each decision is a request
-    /// to `/v1/decisions`.
+    /// to `/v1/decisions`. After a decision that failed, the model chooses.
     Decision,
 }
 
@@ -139,8 +139,8 @@ pub struct ToolCallingOptions {
     /// engine does. Servers are not probed for this option, since a probe takes extra requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub force_first_call: Option<bool>,
-    /// Way to choose the tool of each request; `model` by default. Has no effect on a request with another
-    /// `tool_choice` than `required`.
+    /// Way to choose the tool of each request; `model` by default. `decision` applies to requests whose
+    /// `tool_choice` is absent, `auto` or `required`.
     pub next_tool: NextTool,
     /// Additional request fields, such as `temperature`. They override the defaults of the prompt
     /// runner. Fields in [`RESERVED`] are ignored.

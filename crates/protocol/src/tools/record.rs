@@ -62,8 +62,8 @@ pub struct Turn {
     /// The request after all transforms, without the model and the default fields, as the difference
     /// from the turn before.
     pub plan: PlanDelta,
-    /// Decision about the tool of the request. `None` if none was asked for
-    /// ([`NextTool`](super::NextTool)).
+    /// Decision about the tool of the request ([`NextTool`](super::NextTool)). `None` if none was asked for,
+    /// or after a turn without a decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_tool: Option<ToolDecision>,
     /// True if this is the additional request for a text after the final message was empty.
@@ -101,7 +101,16 @@ pub struct ToolDecision {
     /// Probability of an answer without a call. `None` if a call is required, or without a decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<f64>,
-    /// Reason why there is no decision. The model then chose itself.
+    /// Confidence of the decision, from 0 to 1. `None` if the backend reports none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confidence: Option<f64>,
+    /// Number of tokens that the model read, as reported by the backend; 0 if not reported.
+    #[serde(default)]
+    pub prompt_tokens: u64,
+    /// Time until the decision in milliseconds.
+    #[serde(default)]
+    pub latency_ms: u64,
+    /// Reason why there is no decision. The model then chose the tool, and in all later turns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Problem>,
 }
@@ -140,11 +149,11 @@ pub struct RunStats {
     pub tool_calls_ok: usize,
     /// Number of calls ignored because of the limit per message or because no tools were sent.
     pub ignored_tool_calls_count: usize,
-    /// Number of prompt tokens of all requests, as reported by the backend; 0 if not reported.
+    /// Number of prompt tokens of all requests and decisions, as reported by the backend; 0 if not reported.
     pub prompt_tokens: u64,
     /// Number of completion tokens of all answers, as reported by the backend; 0 if not reported.
     pub completion_tokens: u64,
-    /// Total time of all requests and tools in milliseconds.
+    /// Total time of all requests, decisions and tools in milliseconds.
     pub latency_ms: u64,
 }
 
@@ -194,6 +203,10 @@ impl RunStats {
             let used = |name: &str| {
                 turn.reply.as_ref().and_then(|reply| reply["usage"][name].as_u64()).unwrap_or_default()
             };
+            if let Some(decision) = &turn.next_tool {
+                stats.prompt_tokens += decision.prompt_tokens;
+                stats.latency_ms += decision.latency_ms;
+            }
             stats.prompt_tokens += used("prompt_tokens");
             stats.completion_tokens += used("completion_tokens");
         }

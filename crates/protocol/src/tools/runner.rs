@@ -232,11 +232,16 @@ impl<'a> Loop<'a> {
         plan: &mut Plan,
         world: &mut dyn World<E>,
     ) -> Result<Option<ToolDecision>, E> {
-        let has = |name: &str| plan.options.contains_key(name);
+        let choice = plan.options.get("tool_choice").and_then(Value::as_str);
+        let tools = plan.options.get("tools").and_then(Value::as_array);
+        let has_tools = tools.is_some_and(|tools| !tools.is_empty());
         // A call that is only required is still to be chosen.
-        let is_required = plan.options.get("tool_choice").is_some_and(|choice| choice == "required");
-        let is_open = has("tools") && (is_required || !has("tool_choice"));
-        if self.setup.options.next_tool == NextTool::Model || !is_open {
+        let is_required = choice == Some("required");
+        let is_open = !plan.options.contains_key("tool_choice") || is_required || choice == Some("auto");
+        // What failed once would fail again, after the whole conversation was sent.
+        let mut decisions = self.turns.iter().filter_map(|turn| turn.next_tool.as_ref());
+        let has_failed = decisions.any(|decision| decision.error.is_some());
+        if self.setup.options.next_tool == NextTool::Model || !has_tools || !is_open || has_failed {
             return Ok(None);
         }
         let may_answer = !is_required && (self.mode() != ToolUseMode::Enforced || !self.ends.is_empty());

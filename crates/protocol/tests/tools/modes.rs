@@ -213,7 +213,13 @@ async fn without_a_decision_the_model_chooses() {
     let decision = run.turns[0].next_tool.as_ref().expect("a record");
     assert_eq!(decision.error.as_ref().expect("a reason").code, "INVALID_REQUEST");
     // A choice of the caller leaves nothing to decide.
-    let given = json!({ "next_tool": "decision", "tool_choice": "auto" });
+    let given = json!({ "next_tool": "decision", "tool_choice": "none" });
     let (run, asked) = super::run(given, [says("Hi")]).await;
     assert!(run.ok && asked.len() == 1 && run.turns[0].next_tool.is_none());
+    // After a failed decision, later turns have none.
+    let refused = Err(BackendError::from_status(404, "no such path"));
+    let script = vec![refused, Ok(calls("a", "echo", "")), Ok(says("Hi"))];
+    let given = json!({ "next_tool": "decision", "tool_choice": "auto" });
+    let (run, asked) = run_with(Arc::new(registry()), given, script).await;
+    assert!(run.ok && asked.len() == 3 && run.turns[1].next_tool.is_none(), "{:?}", run.errors);
 }

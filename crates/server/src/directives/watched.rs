@@ -134,7 +134,7 @@ impl ChatBackend for Watched {
         .boxed()
     }
 
-    /// Passes the question on. A run goes on without an answer, so that its error is not the error of the run.
+    /// Passes the question on. Its error is not the error of the run, which goes on without an answer.
     fn decide<'a>(&'a self, body: &'a Body) -> BoxFuture<'a, Result<Value, BackendError>> {
         self.backend().decide(body)
     }

@@ -205,7 +205,7 @@ async fn takes_every_option_of_the_library() {
         "max_tool_output_bytes": 1001, "max_conversation_bytes": 2_000_000, "max_tool_calls_per_turn": 2, "fix_empty_final": false,
         "fix_empty_final_disable_tools": false, "fix_empty_final_prompt": "Well?", "max_turns": 5,
         "repeated_calls": "stop", "tool_timeout_ms": 1002, "tool_choice": "auto", "force_first_call": false,
-        "next_tool": "decision",
+        "next_tool": "model",
         "request_overrides": { "max_tokens": 90 },
         "message_transforms": ["tool_messages_name_if_missing"], "tool_transforms": ["tools_without_descriptions"],
         "response_transforms": ["assistant_content_tool_call_tags_to_tool_calls"], "text_call_format": "glm",

@@ -351,48 +351,49 @@ fn determinise(states: &[State], ledger: &Ledger) -> Result<Option<Vec<State>>, 
     let mut subsets = Subsets::new(states.len());
     let mut result = Vec::new();
     while let Some(subset) = subsets.order.get(result.len()).cloned() {
-        if let [only] = *subset
-            && has_one_target(&states[only.index()])
-        {
+        let state = match *subset {
             // Most states of long texts are alone.
-            let mut state = states[only.index()].clone();
-            let edges = state.bytes.len() + state.calls.len();
-            ledger.spend(8 + 4 * edges)?;
-            ledger.hold(16 + 96 + size_of::<State>() + 12 * edges)?;
-            for edge in &mut state.bytes {
-                edge.target = subsets.id_of_one(edge.target);
+            [only] if has_one_target(&states[only.index()]) => {
+                let mut state = states[only.index()].clone();
+                let edges = state.bytes.len() + state.calls.len();
+                ledger.spend(8 + 4 * edges)?;
+                ledger.hold(16 + 96)?;
+                for edge in &mut state.bytes {
+                    edge.target = subsets.id_of_one(edge.target);
+                }
+                for edge in &mut state.calls {
+                    edge.target = subsets.id_of_one(edge.target);
+                }
+                join(&mut state.bytes);
+                work += edges;
+                steps += edges;
+                state
             }
-            for edge in &mut state.calls {
-                edge.target = subsets.id_of_one(edge.target);
+            _ => {
+                let members = || subset.iter().map(|dot| &states[dot.index()]);
+                let accepting = members().any(|member| member.accepting);
+                let mut state = State { accepting, ..State::default() };
+                let bytes: SmallVec<[ByteEdge; 16]> =
+                    members().flat_map(|member| &member.bytes).copied().collect();
+                ledger.spend(8 * subset.len() + 4 * bytes.len())?;
+                ledger.hold(16 * subset.len() + 96)?;
+                split(&bytes, |low, high, targets| {
+                    state.bytes.push(ByteEdge { low, high, target: subsets.id_of(targets) });
+                });
+                join(&mut state.bytes);
+                let mut calls: SmallVec<[CallEdge; 8]> =
+                    members().flat_map(|member| &member.calls).copied().collect();
+                calls.sort_unstable();
+                for group in calls.chunk_by(|a, b| a.rule == b.rule) {
+                    let target = subsets.id_of(group.iter().map(|edge| edge.target).collect());
+                    state.calls.push(CallEdge { rule: group[0].rule, target });
+                }
+                work += bytes.len() + calls.len();
+                steps += bytes.len() * state.bytes.len();
+                ledger.spend(bytes.len() * state.bytes.len() / 4)?;
+                state
             }
-            join(&mut state.bytes);
-            work += edges;
-            steps += edges;
-            result.push(state);
-            if subsets.order.len() > limit || work > edge_limit || steps > STEPS * edge_limit {
-                return Ok(None);
-            }
-            continue;
-        }
-        let members = || subset.iter().map(|dot| &states[dot.index()]);
-        let mut state = State { accepting: members().any(|member| member.accepting), ..State::default() };
-        let bytes: SmallVec<[ByteEdge; 16]> = members().flat_map(|member| &member.bytes).copied().collect();
-        ledger.spend(8 * subset.len() + 4 * bytes.len())?;
-        ledger.hold(16 * subset.len() + 96)?;
-        split(&bytes, |low, high, targets| {
-            state.bytes.push(ByteEdge { low, high, target: subsets.id_of(targets) });
-        });
-        join(&mut state.bytes);
-        let mut calls: SmallVec<[CallEdge; 8]> =
-            members().flat_map(|member| &member.calls).copied().collect();
-        calls.sort_unstable();
-        for group in calls.chunk_by(|a, b| a.rule == b.rule) {
-            let target = subsets.id_of(group.iter().map(|edge| edge.target).collect());
-            state.calls.push(CallEdge { rule: group[0].rule, target });
-        }
-        work += bytes.len() + calls.len();
-        steps += bytes.len() * state.bytes.len();
-        ledger.spend(bytes.len() * state.bytes.len() / 4)?;
+        };
         ledger.hold(size_of::<State>() + size_of_val(&*state.bytes) + size_of_val(&*state.calls))?;
         result.push(state);
         if subsets.order.len() > limit || work > edge_limit || steps > STEPS * edge_limit {

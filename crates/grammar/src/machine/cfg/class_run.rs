@@ -10,6 +10,7 @@ use super::program::{Dot, Program};
 use super::rows::{CfgMachine, Item};
 use crate::ByteSet;
 use crate::machine::probe::{CHARACTERS, WIDE};
+use crate::machine::region::LONG;
 use crate::machine::{Config, Machine, Tolerance};
 use crate::tokens::TEXT;
 
@@ -20,9 +21,6 @@ pub(super) struct ClassRun {
     /// The characters, in the encoding of [`Tolerance::class`].
     class: ByteSet,
 }
-
-/// Maximum number of characters for which a run is followed. Few tokens are longer.
-const LONG: u32 = 24;
 
 impl CfgMachine {
     /// Returns the tolerance of the class run that begins at the row `config`. `None` if no class

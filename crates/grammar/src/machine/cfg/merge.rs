@@ -21,9 +21,14 @@ pub(super) fn merged(states: Vec<State>) -> Vec<State> {
     if states.len() <= 2 {
         return states;
     }
-    if let Some(order) = ends_first(&states) {
-        return merged_in_order(states, &order);
+    match ends_first(&states) {
+        Some(order) => merged_in_order(states, &order),
+        None => merged_by_parts(states),
     }
+}
+
+/// Like [`merged`], for any automaton.
+fn merged_by_parts(states: Vec<State>) -> Vec<State> {
     let Some(edges) = edges(&states) else { return states };
     let labels: Vec<u32> = states.iter().map(|state| state.accepting.into()).collect();
     let classes = minimize(&labels, &edges, &Incoming::new(states.len(), &edges));
@@ -179,7 +184,53 @@ fn edges(states: &[State]) -> Option<Vec<Edge>> {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+    use crate::ir::expr::RuleId;
     use crate::{Grammar, Limits};
+
+    /// Returns an automaton without cycles whose states are ordered from the start to the ends.
+    fn acyclic(next: &mut impl FnMut(u32) -> u32) -> Vec<State> {
+        let count = 3 + next(10);
+        let mut states: Vec<State> = (0..count)
+            .map(|at| {
+                let mut state = State { accepting: at + 1 == count || next(4) == 0, ..State::default() };
+                let targets = |next: &mut dyn FnMut(u32) -> u32| Dot(at + 1 + next(count - at - 1));
+                if at + 1 < count {
+                    for low in (b'a'..b'e').filter(|_| next(2) == 0).collect::<Vec<_>>() {
+                        let target = targets(next);
+                        state.bytes.push(ByteEdge { low, high: low, target });
+                    }
+                    for rule in (0..2).filter(|_| next(4) == 0).map(RuleId).collect::<Vec<_>>() {
+                        let target = targets(next);
+                        state.calls.push(CallEdge { rule, target });
+                    }
+                }
+                state
+            })
+            .collect();
+        for state in &mut states {
+            super::super::build::join(&mut state.bytes);
+        }
+        states
+    }
+
+    #[test]
+    fn both_ways_of_merging_agree() {
+        let mut seed = 9_u64;
+        let mut next = |below: u32| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 33) as u32 % below.max(1)
+        };
+        let mut smaller = 0;
+        for _ in 0..2000 {
+            let states = acyclic(&mut next);
+            let order = ends_first(&states).expect("no cycle");
+            let merged = merged_in_order(states.clone(), &order);
+            smaller += usize::from(merged.len() < states.len());
+            assert_eq!(merged, merged_by_parts(states.clone()), "{states:?}");
+        }
+        assert!(smaller > 100, "{smaller}");
+    }
 
     /// Without cycles, states are merged from the ends.
     #[test]

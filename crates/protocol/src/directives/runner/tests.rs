@@ -611,4 +611,11 @@ async fn required_types_leave_nothing_to_decide() {
     let options = options().with_required([Requirement::at_least_one("ui.request_upload")]).expect("a type");
     let result = script.run(&RunRequest::new("I want a new avatar.", options)).await;
     assert!(result.ok && result.type_decision.is_none());
+    let preset = Preset { type_by_decision: Some(true), ..Preset::default() };
+    let result = self::script([says(GOOD)], preset.clone()).run(&requiring_upload()).await;
+    assert!(result.ok && result.type_decision.is_none());
+    // The only request is for the answer.
+    let preset = Preset { max_requests: Some(1), ..preset };
+    let result = self::script([says(GOOD)], preset).run(&request()).await;
+    assert!(result.ok && result.type_decision.is_none());
 }

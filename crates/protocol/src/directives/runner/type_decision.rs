@@ -10,28 +10,31 @@ use crate::{BackendError, Chosen, DecisionOption, RequestBudget};
 const INSTRUCTIONS: &str = "Which action should the app take now?";
 
 impl Runner {
-    /// Asks which of the allowed types fits, if the preset says so and there are at least two of them.
-    /// Returns the request with the likeliest type only, and the record of the decision.
+    /// Asks which of the allowed types fits, if the preset says so. Returns the request with the likeliest
+    /// type only, and the record of the decision. The request is `None` if it stays as it is.
     ///
-    /// If the question has no answer, the record has the error, and the request stays as it is. Types that
-    /// are required leave nothing to decide.
+    /// Nothing is asked if there are fewer than two types, if something is required of the answer, which may
+    /// need another type, or if the limit of requests leaves none for the answer.
     pub(super) async fn decided(
         &self,
         request: &RunRequest,
         budget: &RequestBudget,
-    ) -> Result<(RunRequest, Option<TypeDecision>), BackendError> {
+    ) -> Result<(Option<RunRequest>, Option<TypeDecision>), BackendError> {
         let types = request.options.allowed().unwrap_or_default();
         let is_wanted = self.preset.type_by_decision == Some(true);
-        if !is_wanted || types.len() < 2 || !request.options.required().is_empty() {
-            return Ok((request.clone(), None));
+        let is_free = request.options.required().is_empty() && request.result_validator.is_none();
+        let has_room = self.preset.max_requests.is_none_or(|most| most >= 2);
+        if !is_wanted || types.len() < 2 || !is_free || !has_room {
+            return Ok((None, None));
         }
         let options: Vec<_> = types.iter().map(|name| option(request, name)).collect();
         let before = budget.sent();
         let chosen = self.prompts.choose(&messages(request), INSTRUCTIONS, &options).await;
-        // A remote backend has counted its requests, others have not.
-        budget.add(u32::from(budget.sent() == before));
+        // A remote backend has counted its request, others have not.
+        let is_uncounted = chosen.is_ok() && budget.sent() == before;
+        budget.add(u32::from(is_uncounted));
         match chosen {
-            Ok(Chosen { index, probabilities, confidence }) => {
+            Ok(Chosen { index, probabilities, confidence, .. }) => {
                 let kind = types[index].clone();
                 let mut narrowed = request.clone();
                 narrowed.options = request.options.with_type(&kind);
@@ -39,17 +42,17 @@ impl Runner {
                 let probabilities = with.map(|(kind, probability)| TypeProbability { kind, probability });
                 let decision = TypeDecision {
                     kind: Some(kind),
-                    confidence: Some(confidence),
+                    confidence,
                     probabilities: probabilities.collect(),
                     error: None,
                 };
-                Ok((narrowed, Some(decision)))
+                Ok((Some(narrowed), Some(decision)))
             }
             Err(error) if error.interruption().is_some() => Err(error),
             Err(error) => {
                 tracing::info!(%error, "the type of the directives was not decided");
                 let error = Some(Problem::transport(&error));
-                Ok((request.clone(), Some(TypeDecision { error, ..TypeDecision::default() })))
+                Ok((None, Some(TypeDecision { error, ..TypeDecision::default() })))
             }
         }
     }

@@ -83,8 +83,8 @@ pub(crate) struct Embedded {
 /// Maximum number of states of the automaton of the strings that a place may have.
 const STATES: usize = 1 << 14;
 
-/// Maximum number of states and transitions of an automaton of strings with a length or a pattern. Each
-/// takes about a kilobyte as rules, so that more are better written as JSON.
+/// Maximum number of states and transitions of an automaton of strings with a length or a pattern. Strings
+/// with more are better written as JSON.
 pub(super) const PARTS: usize = 1 << 15;
 
 /// Form of the strings of a level.
@@ -647,11 +647,11 @@ impl<'p> Writer<'p> {
             known
         } else {
             let automaton = Arc::new(allowed(&key, notated.ledger)?);
-            let mut known = lock();
-            if known.len() >= SHARED.0 {
-                known.clear();
-            }
             if automaton.states.len() <= SHARED.1 {
+                let mut known = lock();
+                if known.len() >= SHARED.0 {
+                    known.clear();
+                }
                 known.insert(key, Arc::clone(&automaton));
             }
             automaton

@@ -174,3 +174,48 @@ impl Automaton {
         self.states.get(at).is_some_and(|state| state.ends)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns all texts of at most `most` letters `a` and `b`.
+    fn texts(most: usize) -> Vec<String> {
+        let mut all = vec![String::new()];
+        let mut done = 0;
+        while let Some(text) = all.get(done).filter(|text| text.len() < most).cloned() {
+            all.extend(["a", "b"].map(|more| text.clone() + more));
+            done += 1;
+        }
+        all
+    }
+
+    #[test]
+    fn texts_followed_by_another_are_exactly_those() {
+        let mut seed = 5_u64;
+        let mut next = |below: usize| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 33) as usize % below
+        };
+        let all = texts(7);
+        for _ in 0..300 {
+            let count = 1 + next(4);
+            let state = |next: &mut dyn FnMut(usize) -> usize| {
+                let edges = ['a', 'b'].into_iter().filter_map(|c| {
+                    let to = next(count + 1);
+                    (to < count).then_some((to, (c.into(), c.into())))
+                });
+                let edges = edges.collect();
+                State { edges, ends: next(2) == 0 }
+            };
+            let states = (0..count).map(|_| state(&mut next)).collect();
+            let automaton = Automaton { states, start: 0 };
+            let lead = &all[next(30)];
+            let both = automaton.followed_by(lead, 1 << 10).expect("small");
+            for text in &all {
+                let expected = text.strip_suffix(lead.as_str()).is_some_and(|text| automaton.accepts(text));
+                assert_eq!(both.accepts(text), expected, "{text} ends in {lead}");
+            }
+        }
+    }
+}
