@@ -85,9 +85,9 @@ impl TextMachine {
     /// class has the encoding of [`Tolerance::class`]. `None` if the part has at most
     /// [`WIDE`](crate::machine::probe::WIDE) bytes.
     fn run(&self, state: u32, length: u32, class: ByteSet) -> Option<(u32, ByteSet)> {
-        let edges = &self.program.state(state).edges;
         /// Maximum number of next states that are considered. A state with more has no wide run.
         const TARGETS: usize = 16;
+        let edges = &self.program.state(state).edges;
         let mut targets: SmallVec<[(u32, ByteSet, u32); 4]> = SmallVec::new();
         for edge in edges.iter().filter(|edge| self.program.closing_over(edge, length) != NONE) {
             let &(target, (low, high)) = edge;
