@@ -25,7 +25,7 @@ pub struct Chosen {
     pub probabilities: Vec<f64>,
     /// Confidence by the formula of the backend, from 0 to 1. `None` if the backend reports none.
     pub confidence: Option<f64>,
-    /// What asking cost.
+    /// Tokens and time of the decision.
     pub cost: DecisionCost,
 }
 
@@ -34,7 +34,7 @@ pub struct Chosen {
 pub struct Predicted {
     /// The probability, from 0 to 1.
     pub probability: f64,
-    /// What asking cost.
+    /// Tokens and time of the decision.
     pub cost: DecisionCost,
 }
 

@@ -13,8 +13,8 @@ impl Runner {
     /// Asks which of the allowed types fits, if the preset says so. Returns the request with the likeliest
     /// type only, and the record of the decision. The request is `None` if it stays as it is.
     ///
-    /// Nothing is asked if there are fewer than two types, if something is required of the answer, which may
-    /// need another type, or if the limit of requests leaves none for the answer.
+    /// Nothing is asked if there are fewer than two types, or if the limit of requests leaves none for the
+    /// answer. Nothing is asked either if something is required of the answer, which may need another type.
     pub(super) async fn decided(
         &self,
         request: &RunRequest,
