@@ -53,10 +53,18 @@ pub(super) fn check(args: &RunArgs, is_local: bool, history: &[Value], sampling:
     }
 }
 
-/// Refuses a list with a mode twice, and a name of the schema if no mode sends the schema.
+/// Refuses a list with a mode twice, and options that have no effect: a name of the schema if no mode sends
+/// the schema, and a decision about the type if nothing would be decided.
 pub(super) fn check_modes(args: &RunArgs, modes: &[Mode]) -> Result<()> {
     if let Some(mode) = args.modes.as_deref().and_then(repeated) {
         bail!("--modes: `{}` occurs twice", mode.name());
+    }
+    let has_required = !args.rules.require.is_empty() || !args.rules.require_one.is_empty();
+    if args.type_by_decision && has_required {
+        bail!("--type-by-decision has no effect: types that are required leave nothing to decide");
+    }
+    if args.type_by_decision && args.max_requests.is_some_and(|most| most.get() == 1) {
+        bail!("--type-by-decision has no effect: the only request of --max-requests 1 is for the answer");
     }
     if args.schema_name.is_some() && !modes.contains(&Mode::JsonSchema) {
         bail!("--schema-name has no effect: only the mode json_schema sends a schema with a name");

@@ -253,6 +253,10 @@ fn values_have_the_limits_of_the_http_api() {
         (&["--repairs", "100000"], "--repairs: 100000 is out of range; expected 0..=8"),
         (&["--modes", "json_object,json_object"], "--modes: `json_object` occurs twice"),
         (&["--schema-name", "x", "--modes", "prompt_only"], "--schema-name has no effect: "),
+        (
+            &["--type-by-decision", "--max-requests", "1"],
+            "--type-by-decision has no effect: the only request",
+        ),
     ] {
         assert!(told(args).starts_with(start), "{args:?}: {}", told(args));
     }

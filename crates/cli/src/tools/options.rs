@@ -52,6 +52,10 @@ pub(super) fn options(args: &RunArgs, config: &Config, subject: &Subject) -> Res
 
 /// Refuses options that have no effect in the mode of the run.
 fn check_effect(args: &OptionArgs, mode: ToolUseMode) -> Result<()> {
+    let is_never_called = mode == ToolUseMode::Disabled || args.tool_choice.as_deref() == Some("none");
+    if args.next_tool == Some(NextToolArg::Decision) && is_never_called {
+        anyhow::bail!("--next-tool decision has no effect: the run allows no calls");
+    }
     let name = match mode {
         ToolUseMode::Enforced => return Ok(()),
         ToolUseMode::Relaxed => "relaxed",
@@ -238,6 +242,10 @@ mod tests {
         ] {
             let expected = format!("{} has no effect in the mode {mode}; add --mode enforced", flag[0]);
             assert_eq!(fault(flag), expected);
+        }
+        for never in [["--mode", "disabled"], ["--tool-choice", "none"]] {
+            let flags = [&["--next-tool", "decision"][..], &never].concat();
+            assert_eq!(fault(&flags), "--next-tool decision has no effect: the run allows no calls");
         }
         let enforced = "[tool_calling]\ntool_use_mode = \"enforced\"";
         assert!(read(&["--failure-policy", "tolerated"], enforced).is_ok());

@@ -81,9 +81,9 @@ impl TextMachine {
         })
     }
 
-    /// Returns the largest part of `class` whose characters all lead to one next state, and this state. The
-    /// class has the encoding of [`Tolerance::class`]. `None` if the part has at most
-    /// [`WIDE`](crate::machine::probe::WIDE) bytes.
+    /// Returns the next state to which most characters of `class` lead, and these characters. The class has
+    /// the encoding of [`Tolerance::class`]. `None` if there are at most
+    /// [`WIDE`](crate::machine::probe::WIDE) of them.
     fn run(&self, state: u32, length: u32, class: ByteSet) -> Option<(u32, ByteSet)> {
         /// Maximum number of next states that are considered. A state with more has no wide run.
         const TARGETS: usize = 16;

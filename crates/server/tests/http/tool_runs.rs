@@ -9,7 +9,7 @@ use axum::routing::post;
 use axum::{Json, Router};
 use formwork_lm::ScriptedModel;
 use formwork_protocol::tools::{
-    Closure, McpOptions, Preset, ToolDefinition, ToolRegistry, ToolRun, Transforms, replay,
+    Closure, McpOptions, NextTool, Preset, ToolDefinition, ToolRegistry, ToolRun, Transforms, replay,
 };
 use formwork_server::{App, CallbackHost, HostedTools, McpServer, McpTarget, ServerOptions};
 use serde_json::{Value, json};
@@ -232,8 +232,10 @@ async fn requests_override_the_options_of_the_operator() {
     let mut hosted = hosted("http://127.0.0.1:9");
     hosted.defaults = Preset::new(json!({ "max_turns": 3, "max_tool_args_bytes": 1000 })).unwrap();
     let app = app(hosted);
-    let options = run(&app, &json!({ "options": { "max_turns": 2 } })).await.setup.options;
+    let given = json!({ "max_turns": 2, "next_tool": "decision", "tool_choice": "none" });
+    let options = run(&app, &json!({ "options": given })).await.setup.options;
     assert_eq!((options.max_turns.get(), options.max_tool_args_bytes), (2, 1000));
+    assert_eq!(options.next_tool, NextTool::Decision);
 }
 
 #[tokio::test]

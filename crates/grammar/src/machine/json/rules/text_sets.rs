@@ -93,7 +93,8 @@ impl Automaton {
         Ok(Self { states, start: 0 })
     }
 
-    /// Returns the automaton of the texts of this one followed by `lead`. Both are deterministic.
+    /// Returns the automaton of the texts of this one, which is deterministic, followed by `lead`. The result
+    /// is deterministic too.
     pub(super) fn followed_by(&self, lead: &str, limit: usize) -> Result<Self, GrammarError> {
         /// The state of this automaton, if the text may go on, and how many characters of `lead` may have
         /// been read.
