@@ -122,14 +122,6 @@ impl Expressions {
         Self { ledger: Some(Rc::clone(ledger)), ..Self::new() }
     }
 
-    /// Runs `act` without charging the ledger. Used for results that other compilations reuse.
-    pub(crate) fn uncharged<T>(&mut self, act: impl FnOnce(&mut Self) -> T) -> T {
-        let ledger = self.ledger.take();
-        let result = act(self);
-        self.ledger = ledger;
-        result
-    }
-
     /// Charges `bytes` of memory to the ledger. Does nothing without a ledger.
     pub(super) fn keep(&self, bytes: usize) {
         if let Some(ledger) = &self.ledger {

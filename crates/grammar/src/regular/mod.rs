@@ -7,6 +7,7 @@
 //!
 //! - [`CharSet`]: sets of code points.
 //! - [`Expressions`]: hash-consed expressions, normalised on creation, and their derivatives.
+//! - [`Portable`]: an expression that can be added to any collection.
 //! - [`TextDfa`]: the minimal automaton of several expressions at once.
 //! - [`ecma`]: the regular expressions of ECMA-262, the syntax of `pattern`.
 //!
@@ -20,6 +21,7 @@ mod derivative;
 pub(crate) mod ecma;
 mod expression;
 pub(crate) mod minimize;
+mod portable;
 #[cfg(test)]
 mod tests;
 mod union;
@@ -27,3 +29,4 @@ mod union;
 pub(crate) use automaton::{TextDfa, TooLarge};
 pub(crate) use charset::CharSet;
 pub(crate) use expression::{ExprId, Expressions};
+pub(crate) use portable::Portable;

@@ -29,44 +29,67 @@ mod name;
 mod regex;
 mod uri;
 
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 
 use abnf::Abnf;
 use rustc_hash::FxHashMap;
 
 use super::dialect::Draft;
 use crate::ir::json::texts::Texts;
-use crate::regular::{ExprId, Expressions, TextDfa, TooLarge};
+use crate::regular::{ExprId, Expressions, Portable, TextDfa, TooLarge};
 
-type FormatCache = FxHashMap<(String, Draft), Arc<Texts>>;
-
-/// Returns the automaton of the format called `name`, whose expression is `language`. The automaton
-/// may have at most `limit` states.
+/// A format: its language, and the automaton of its language.
 ///
-/// The automaton is built once per process. Formats are the same in every schema, and some take
-/// longer to build than the rest of a compilation.
-pub(super) fn texts(
-    expressions: &mut Expressions,
-    language: ExprId,
-    name: &str,
-    draft: Draft,
-    limit: usize,
-) -> Result<Arc<Texts>, TooLarge> {
-    static KNOWN: LazyLock<Mutex<FormatCache>> = LazyLock::new(Mutex::default);
-    let key = (name.to_owned(), draft);
-    if let Some(known) = KNOWN.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
-        return Ok(Arc::clone(known));
+/// Both are built once per process. Formats are the same in every schema, and some take longer to
+/// build than the rest of a compilation.
+#[derive(Debug)]
+pub(super) struct Format {
+    language: Portable,
+    texts: OnceLock<Arc<Texts>>,
+}
+
+impl Format {
+    /// Returns the format called `name` in `draft`. Returns `None` if no specification defines the
+    /// name.
+    pub(super) fn get(name: &str, draft: Draft) -> Option<Arc<Self>> {
+        static KNOWN: LazyLock<Mutex<FxHashMap<(String, Draft), Arc<Format>>>> =
+            LazyLock::new(Mutex::default);
+        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (name.to_owned(), draft);
+        if let Some(format) = known.get(&key) {
+            return Some(Arc::clone(format));
+        }
+        let mut expressions = Expressions::new();
+        let language = language(&mut Abnf::new(&mut expressions), name, draft)?;
+        let language = Portable::new(&expressions, language);
+        let format = Arc::new(Self { language, texts: OnceLock::new() });
+        known.insert(key, Arc::clone(&format));
+        Some(format)
     }
-    let dfa = expressions.uncharged(|expressions| TextDfa::new(expressions, &[language], limit))?;
-    let texts = Arc::new(Texts::new(dfa));
-    KNOWN.lock().unwrap_or_else(PoisonError::into_inner).insert(key, Arc::clone(&texts));
-    Ok(texts)
+
+    /// Adds the language of the format to `expressions`.
+    pub(super) fn language(&self, expressions: &mut Expressions) -> ExprId {
+        self.language.add_to(expressions)
+    }
+
+    /// Returns the automaton of the language.
+    ///
+    /// # Errors
+    /// Returns an error if the automaton is not built yet and has more than `limit` states.
+    pub(super) fn texts(&self, limit: usize) -> Result<Arc<Texts>, TooLarge> {
+        if let Some(known) = self.texts.get() {
+            return Ok(Arc::clone(known));
+        }
+        let mut expressions = Expressions::new();
+        let language = self.language(&mut expressions);
+        let dfa = TextDfa::new(&mut expressions, &[language], limit)?;
+        Ok(Arc::clone(self.texts.get_or_init(|| Arc::new(Texts::new(dfa)))))
+    }
 }
 
 /// Returns the language of the format called `name` in `draft`. Returns `None` if no specification
 /// defines the name.
-pub(super) fn format(expressions: &mut Expressions, name: &str, draft: Draft) -> Option<ExprId> {
-    let rules = &mut Abnf::new(expressions);
+fn language(rules: &mut Abnf<'_>, name: &str, draft: Draft) -> Option<ExprId> {
     Some(match name {
         "date" => calendar::date(rules),
         "time" => calendar::time(rules),

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::{Map, Value};
@@ -10,6 +11,7 @@ use super::atom::{Atom, AtomId, Refusal, Types};
 use super::contradiction::Marks;
 use super::dialect::{Dialect, Draft};
 use super::document::{Document, DynamicScope};
+use super::format::Format;
 use super::types::unknown_keyword;
 use super::{Problem, child_pointer};
 use crate::Warning;
@@ -22,8 +24,8 @@ use crate::regular::{ExprId, Expressions};
 pub(super) struct Atoms<'a> {
     pub(super) document: Document<'a>,
     pub(super) formats: Formats,
-    /// The formats read so far, by language: the name and the draft of each format.
-    pub(super) formats_met: FxHashMap<ExprId, (String, Draft)>,
+    /// The formats read so far, by language.
+    pub(super) formats_met: FxHashMap<ExprId, Arc<Format>>,
     /// The languages of the patterns read so far, by source.
     pub(super) patterns: FxHashMap<String, ExprId>,
     slots: Vec<Slot>,
@@ -62,8 +64,8 @@ pub(super) struct Atoms<'a> {
 /// The results of reading that the solver needs: the languages of strings, and the places of atoms.
 pub(super) struct Strings {
     pub(super) expressions: Expressions,
-    /// The formats, by language: the name and the draft of each format.
-    pub(super) formats: FxHashMap<ExprId, (String, Draft)>,
+    /// The formats, by language.
+    pub(super) formats: FxHashMap<ExprId, Arc<Format>>,
     /// The place of each atom that has one.
     pub(super) places: FxHashMap<AtomId, String>,
 }

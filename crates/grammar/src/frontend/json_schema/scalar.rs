@@ -6,7 +6,7 @@ use serde_json::{Number, Value};
 
 use super::atom::{ArrayKeywords, Atom, AtomId, Choice, ChoiceKind, ObjectKeywords, Scalar, Types};
 use super::dialect::Draft;
-use super::format::format;
+use super::format::Format;
 use super::read::{Atoms, Keyword};
 use super::types::unknown_type;
 use super::{Problem, child_pointer};
@@ -72,9 +72,10 @@ impl Atoms<'_> {
         if self.formats == Formats::Annotate {
             return Ok(());
         }
-        match format(&mut self.expressions, name, keyword.draft) {
-            Some(language) => {
-                self.formats_met.insert(language, (name.to_owned(), keyword.draft));
+        match Format::get(name, keyword.draft) {
+            Some(format) => {
+                let language = format.language(&mut self.expressions);
+                self.formats_met.insert(language, format);
                 atom.text = self.expressions.all_of(vec![atom.text, language]);
             }
             None => self.warn(keyword, "this format is unknown"),

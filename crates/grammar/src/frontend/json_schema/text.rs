@@ -6,7 +6,6 @@ use rustc_hash::FxHashMap;
 
 use super::Problem;
 use super::atom::{Atom, AtomId, Choice, ChoiceKind, Refusal, Scalar, Types};
-use super::format;
 use super::read::{Atoms, Keyword, Strings};
 use crate::error::SchemaProblem;
 use crate::ir::json::texts::Texts;
@@ -156,7 +155,7 @@ impl Strings {
     /// formats are cached.
     pub(super) fn texts(&mut self, language: ExprId, limit: usize) -> Result<Arc<Texts>, TooLarge> {
         match self.formats.get(&language) {
-            Some((name, draft)) => format::texts(&mut self.expressions, language, name, *draft, limit),
+            Some(format) => format.texts(limit),
             None => Ok(Arc::new(Texts::new(TextDfa::new(&mut self.expressions, &[language], limit)?))),
         }
     }

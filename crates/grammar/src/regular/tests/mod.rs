@@ -8,7 +8,7 @@ mod tree;
 use proptest::prelude::*;
 
 use self::tree::{Tree, texts, trees};
-use super::{CharSet, ExprId, Expressions, TextDfa};
+use super::{CharSet, ExprId, Expressions, Portable, TextDfa};
 
 /// Returns the state after `text`. `None` if no language accepts any text that begins with `text`.
 fn run(dfa: &TextDfa, text: &str) -> Option<u32> {
@@ -98,6 +98,21 @@ proptest! {
             for (language, tree) in trees.iter().enumerate() {
                 prop_assert_eq!(accepts(&dfa, language, &text), tree.matches(&text), "{:?}", text);
             }
+        }
+    }
+
+    #[test]
+    fn a_portable_expression_has_the_same_texts_in_every_collection(tree in trees(), other in trees()) {
+        let mut expressions = Expressions::new();
+        let expr = tree.build(&mut expressions);
+        let portable = Portable::new(&expressions, expr);
+        prop_assert_eq!(portable.add_to(&mut expressions), expr);
+        let mut expressions = Expressions::new();
+        other.build(&mut expressions);
+        let expr = portable.add_to(&mut expressions);
+        for text in texts(5) {
+            let after = text.chars().fold(expr, |expr, c| expressions.derive(expr, c));
+            prop_assert_eq!(expressions.nullable(after), tree.matches(&text), "{:?}", text);
         }
     }
 
