@@ -60,6 +60,11 @@ pub(crate) struct OpenArgs {
     #[arg(long, value_name = "N")]
     pub(crate) gpu_layers: Option<GpuLayers>,
 
+    /// Number of first mixtures of experts that the CPU computes although the GPU has the rest of their
+    /// layers [default: with `--gpu-layers auto` as few as possible, otherwise 0].
+    #[arg(long, value_name = "N", alias = "n-cpu-moe")]
+    pub(crate) cpu_experts: Option<usize>,
+
     /// Memory of each GPU for `--gpu-layers auto`, such as 8G [default: what the driver reports].
     #[arg(long, value_name = "BYTES", value_parser = size)]
     pub(crate) gpu_memory: Option<u64>,
@@ -172,6 +177,7 @@ impl OpenArgs {
             kv_cache: self.kv_cache.of(),
             state_bytes: self.state_cache.map(|bytes| bytes as usize),
             gpu_layers: self.gpu_layers,
+            cpu_experts: self.cpu_experts,
             gpu_memory: self.gpu_memory,
             ..OpenOptions::default()
         }

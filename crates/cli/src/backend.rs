@@ -92,13 +92,24 @@ impl BackendArgs {
 
     /// Refuses the options that only a model in this process uses.
     pub(crate) fn check_remote(&self) -> Result<()> {
-        let OpenArgs { ctx, quantize, device, gpu_layers, gpu_memory, threads, kv_cache, state_cache, draft } =
-            &self.open;
+        let OpenArgs {
+            ctx,
+            quantize,
+            device,
+            gpu_layers,
+            cpu_experts,
+            gpu_memory,
+            threads,
+            kv_cache,
+            state_cache,
+            draft,
+        } = &self.open;
         let options = [
             ("--ctx", ctx.is_some()),
             ("--quantize", quantize.is_some()),
             ("--device", *device != Device::Auto),
             ("--gpu-layers", gpu_layers.is_some()),
+            ("--cpu-experts", cpu_experts.is_some()),
             ("--gpu-memory", gpu_memory.is_some()),
             ("--threads", threads.is_some()),
             ("--kv-cache", *kv_cache != KvCacheArg::Auto),

@@ -274,7 +274,8 @@ fn open_both(path: &Path, opening: &Opening, drafts: bool) -> Result<(Model, Opt
     let model = open(path, OpenOptions { memory, ..how })?;
     // The draft model drafts up to the end of the large model's context.
     let context = Some(model.context_len());
-    let own = OpenOptions { context, quantize: None, memory: None, gpu_layers: None, ..how };
+    let own =
+        OpenOptions { context, quantize: None, memory: None, gpu_layers: None, cpu_experts: None, ..how };
     let draft = Model::open(draft, own);
     Ok((model, Some(draft.context("--draft")?)))
 }

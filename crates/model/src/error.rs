@@ -190,6 +190,8 @@ pub(crate) enum Kind {
     GpuShare { placed: usize, layers: usize },
     #[error("layers cannot be divided on the device {device}; use the device `gpu`, or `gpu:N`")]
     GpuLayers { device: Device },
+    #[error("only a device `gpu` or `gpu:N` leaves experts to the CPU, not the device {device}")]
+    CpuExperts { device: Device },
     #[error("candle's own models do not run on the device {device}; use the device `cpu`")]
     GpuCandle { device: Device },
     #[error(

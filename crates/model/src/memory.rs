@@ -15,7 +15,7 @@ use crate::{KvCacheType, LoadError, OpenOptions};
 /// Memory that a model takes on the CPU, in bytes.
 ///
 /// [`Display`](fmt::Display) formats the fields, in powers of 1024.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MemoryUse {
     /// Packed matrices.
     pub weights: usize,

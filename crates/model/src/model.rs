@@ -48,6 +48,10 @@ pub struct OpenOptions {
     /// Layers that a GPU with Formwork's own kernels computes. The CPU computes the others. The default is
     /// [`GpuLayers::Auto`] for the device [`Device::Auto`], and otherwise [`GpuLayers::All`].
     pub gpu_layers: Option<GpuLayers>,
+    /// Number of first mixtures of experts that the CPU computes although a GPU computes the rest of their
+    /// layers. A token needs only few of the experts, so they take much memory and little time. The default
+    /// for [`GpuLayers::Auto`] is the least number with which the rest fits, and otherwise 0.
+    pub cpu_experts: Option<usize>,
     /// Memory in bytes of each GPU for [`GpuLayers::Auto`]. The default is what the driver reports.
     pub gpu_memory: Option<u64>,
     /// Type in which the CPU keeps the keys and values of sequences.
@@ -59,7 +63,7 @@ pub struct OpenOptions {
     /// Memory in bytes that the model and one sequence of full length may take on the CPU
     /// ([`MemoryUse::with_context`]). A model that takes more is not opened. `None` means no limit.
     /// candle's own models and models on GPUs ignore this option. For a model that is divided, the limit is for
-    /// the CPU's layers.
+    /// the part on the CPU.
     pub memory: Option<usize>,
 }
 
@@ -86,14 +90,14 @@ impl OpenOptions {
     }
 
     /// Starts the compute threads for the native CPU kernels.
-    pub(crate) fn team(self) -> io::Result<Team> {
+    pub(crate) fn team(self) -> io::Result<Arc<Team>> {
         let cores = || {
             // Two hardware threads of one core share its vector units, so only physical cores
             // count.
             let cores = NonZeroUsize::new(num_cpus::get_physical()).unwrap_or(NonZeroUsize::MIN);
             available_parallelism().map_or(cores, |available| available.min(cores))
         };
-        Team::new(self.threads.unwrap_or_else(cores))
+        Team::new(self.threads.unwrap_or_else(cores)).map(Arc::new)
     }
 }
 
@@ -204,6 +208,9 @@ impl Model {
             Device::Gpus(list) => list.iter().collect(),
             device if matches!(options.gpu_layers, Some(GpuLayers::Count(_))) => {
                 return Err(LoadError::new(checkpoint.path(), Kind::GpuLayers { device }));
+            }
+            device if options.cpu_experts.is_some_and(|count| count > 0) && device != Device::Auto => {
+                return Err(LoadError::new(checkpoint.path(), Kind::CpuExperts { device }));
             }
             _ => Vec::new(),
         };
@@ -329,7 +336,7 @@ impl Model {
 
     /// Returns the name of the device: `cpu`, `gpu:N`, `gpu:cpu`, `cuda:N`, `metal` or `reference`. The name is
     /// `candle` if one of candle's own models runs on the CPU. Several devices have their numbers of layers:
-    /// `gpu:0 (20 layers), cpu (12 layers)`.
+    /// `gpu:0 (20 layers), cpu (12 layers)`, or `gpu:0, cpu (experts of 12 layers)`.
     pub fn computes_on(&self) -> String {
         self.backend.device_name()
     }

@@ -6,9 +6,7 @@ use super::workspace::{Workspace, room};
 use crate::adapter::Adapter;
 use crate::ops::{add_scaled, rms_norm, rms_norm_in_place, scale, sigmoid, ungated};
 use crate::routing::route;
-use crate::weights::{
-    DenseAndExperts, FeedForward, GatedLinear, LayerWeights, Linear, Mixture, Packed, SharedExpert,
-};
+use crate::weights::{DenseAndExperts, FeedForward, GatedLinear, Linear, Mixture, Packed, SharedExpert};
 
 /// Number of elements that a parallel task passes through an activation without an up projection.
 const ACTIVATED: usize = 1 << 11;
@@ -23,11 +21,11 @@ struct Tokens<'a> {
 }
 
 impl Pass<'_> {
-    /// Computes the feed-forward block of a layer. Reads `workspace.normed`, which is the residual
+    /// Computes a feed-forward block. Reads `workspace.normed`, which is the residual
     /// stream `x` after the layer's norm, and writes `workspace.result`. Shape of all three:
     /// `[tokens, hidden]`.
-    pub(super) fn feed_forward(&self, weights: &LayerWeights<Packed>, x: &[f32], workspace: &mut Workspace) {
-        match &weights.feed_forward {
+    pub(super) fn feed_forward(&self, block: &FeedForward<Packed>, x: &[f32], workspace: &mut Workspace) {
+        match block {
             FeedForward::Nothing => {}
             FeedForward::Experts(mixture) => {
                 let Workspace { normed, rounded, .. } = &mut *workspace;

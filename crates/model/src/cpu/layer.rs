@@ -146,7 +146,7 @@ impl<'a> Pass<'a> {
             if self.spec.norms != NormPlacement::Parallel {
                 self.normed(x, weights.feed_forward_norm.as_ref(), workspace);
             }
-            self.feed_forward(weights, x, workspace);
+            self.feed_forward(&weights.feed_forward, x, workspace);
             self.add(x, &mut workspace.result[..x.len()], weights.post_feed_forward_norm.as_ref());
         }
         if let Some(input) = &weights.per_layer_input {

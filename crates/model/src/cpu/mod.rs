@@ -15,6 +15,8 @@
 
 mod adapted;
 mod attention;
+#[cfg(feature = "gpu")]
+mod blocks;
 mod convolution;
 mod draft_head;
 mod drafted;
@@ -43,6 +45,8 @@ use formwork_lm::{
 use formwork_vocab::TokenId;
 use rustc_hash::FxHashMap;
 
+#[cfg(feature = "gpu")]
+pub(crate) use self::blocks::{BlockInput, BlockWorkspace, FeedForwards};
 use self::draft_head::{Computed, DraftHead, HeadRun};
 use self::drafted::MOST_DRAFTS;
 use self::kv::KvMemory;
@@ -94,14 +98,14 @@ impl Network {
         spec: ModelSpec,
         weights: Weights,
         (context, options): (usize, OpenOptions),
-        team: Team,
+        team: Arc<Team>,
     ) -> io::Result<Self> {
         let rope = Rope::new(&spec, context);
         let kv_memory = KvMemory::new(&spec, kv_format(&spec, &weights, options.kv_cache));
         let weights = weights.pack()?;
         let state_memory = StateMemory::new(&spec);
         let state_bytes = options.state_bytes.unwrap_or(STATE_BYTES);
-        let (draft_head, team) = (None, Arc::new(team));
+        let draft_head = None;
         let mut network =
             Self { spec, weights, rope, kv_memory, state_memory, state_bytes, draft_head, team };
         network.draft_head = DraftHead::take(&mut network, context).map(Box::new);

@@ -60,7 +60,8 @@ impl Memory {
             }
         }
         if let Some(shape) = layers {
-            network.gpu.run(self.plan.all(&network.gpu, &shape))?;
+            let steps = self.until_last_part(network, &shape)?;
+            network.gpu.run(steps)?;
         }
         Ok(rows)
     }
@@ -75,11 +76,14 @@ impl Memory {
         count: usize,
     ) -> Result<Vec<T>, GpuError> {
         let gpu = &network.gpu;
+        if let Some(shape) = key.layers.as_ref().filter(|_| network.on_host.is_some()) {
+            self.until_last_part(network, shape)?;
+        }
         let record = |plan: &Plan| {
-            let layers = key.layers.as_ref().map(|shape| plan.all(gpu, shape));
+            let layers = key.layers.as_ref().and_then(|shape| plan.parts(gpu, shape).pop());
             let HeadShape { rows, tokens, listed, is_largest } = key.head;
             let batch = GpuBatch { tokens, rows: listed, ..GpuBatch::default() };
-            let steps = layers.into_iter().flatten();
+            let steps = layers.into_iter().flat_map(|part| part.steps);
             let steps = steps.chain(plan.head(gpu, batch, rows, is_largest));
             gpu.record_and_read(steps, &result, (size * size_of::<T>()) as u64)
         };

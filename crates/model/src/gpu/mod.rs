@@ -27,6 +27,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use formwork_gpu::attention::{KvType, workgroup_memory};
 use formwork_gpu::{AdapterKind, Gpu, GpuError, SELF_TEST_ROWS, WeakGpu, adapters, is_batch_invariant};
+use formwork_kernels::Team;
 use formwork_lm::{Abilities, LanguageModel, ModelError};
 use formwork_vocab::TokenId;
 
@@ -36,13 +37,13 @@ use self::pipeline::{Last, Pipeline};
 use self::placement::{Needs, joined, place, take_layers};
 use self::weights::{Refusal, Rows, Weights};
 use crate::backend::{Adapters, Backend, StepTime};
-use crate::cpu;
+use crate::cpu::{self, FeedForwards};
 use crate::device::{GpuInfo, GpuLayers, GpuNumber};
 use crate::error::Kind;
 use crate::ops::softcap;
 use crate::rope::Rope;
 use crate::spec::{ExpertSpec, LayerSpec, MixerSpec, ModelSpec, NormKind, NormPlacement};
-use crate::weights::{self as host, Matrix, Mixer};
+use crate::weights::{self as host, Matrix, Mixer, packed_block_bytes};
 use crate::{Device, MemoryUse, OpenOptions};
 
 /// Default of [`OpenOptions::state_bytes`](crate::OpenOptions::state_bytes).
@@ -61,6 +62,8 @@ pub(crate) struct Network {
     /// The embedding for the additional inputs of layers, in host memory for the same reason.
     layer_embedding: Option<Matrix>,
     weights: Weights,
+    /// Feed-forward blocks that the CPU computes.
+    on_host: Option<FeedForwards>,
     rope: Rope,
     kv: KvType,
     /// Number of tokens for whose keys and values a decoder takes memory at once.
@@ -167,15 +170,17 @@ pub(crate) fn open(
     let joined = joined(&spec);
     let place_for = |context| {
         let needs = Needs::of(&spec, &weights, (context, kv.bytes()), state_bytes);
-        place(&needs, &memory, wanted, &joined)
+        place(&needs, &memory, (wanted, options.cpu_experts), &joined)
     };
+    let fewest_on_cpu = options.cpu_experts.unwrap_or(0);
     let (context, placement) = if wanted == GpuLayers::Auto && options.context.is_none() {
         // A shorter context may leave the whole model on the GPUs.
         let shorter = std::iter::successors(Some(context), |context| Some(context / 2));
         let contexts = shorter.take_while(|shorter| *shorter >= LEAST_CONTEXT.min(context));
         let tried = contexts.map(|context| (context, place_for(context)));
         let last = context.min(LEAST_CONTEXT);
-        let mut whole = tried.filter(|(_, placement)| placement.is_whole);
+        let mut whole =
+            tried.filter(|(_, placement)| placement.is_whole && placement.cpu_experts <= fewest_on_cpu);
         whole.next().unwrap_or_else(|| (last, place_for(last)))
     } else {
         (context, place_for(context))
@@ -192,28 +197,42 @@ pub(crate) fn open(
     // Memory that was counted is taken at once, because a growth would need more.
     let reserved = if wanted == GpuLayers::Auto { context } else { 0 };
     let whole = spec.clone();
-    let network = |(spec, weights): (ModelSpec, &host::Weights), has_head, device| {
-        let memory = NetworkMemory { rope_context, reserved, state_bytes, kv };
-        Network::new(spec, weights, memory, has_head, device).map(Arc::new)
-    };
     let last_gpu = if placement.is_whole { gpus.pop() } else { None };
-    let mut first = Vec::new();
+    let mut cpu_experts = placement.cpu_experts;
+    let mut parts = Vec::new();
     for (device, layers) in gpus.into_iter().zip(&placement.layers).filter(|(_, layers)| !layers.is_empty()) {
-        let (spec, weights) = take_layers(&mut spec, &mut weights, layers.len());
-        first.push(network((spec, &weights), false, device)?);
+        let (spec, mut weights) = take_layers(&mut spec, &mut weights, layers.len());
+        let blocks = take_mixtures(&mut weights, &mut cpu_experts);
+        parts.push((device, Layers { spec, weights, blocks }));
+    }
+    let last_blocks =
+        if last_gpu.is_some() { take_mixtures(&mut weights, &mut cpu_experts) } else { Vec::new() };
+    let blocks = parts.iter().flat_map(|(_, layers)| &layers.blocks).chain(&last_blocks).flatten();
+    let of_blocks: usize = blocks.map(packed_block_bytes).sum();
+    let team = if last_gpu.is_none() || of_blocks > 0 { Some(options.team()?) } else { None };
+    if let Some(limit) = options.memory.filter(|_| team.is_some()) {
+        let of_layers = match last_gpu {
+            None => MemoryUse::of_weights(&spec, &weights, options.kv_cache),
+            Some(_) => MemoryUse::default(),
+        };
+        MemoryUse { weights: of_layers.weights + of_blocks, ..of_layers }.check(context, limit)?;
+    }
+    let network = |layers, has_head, device| {
+        let memory = NetworkMemory { rope_context, reserved, state_bytes, kv };
+        Network::new(layers, memory, has_head, device, team.clone()).map(Arc::new)
+    };
+    let mut first = Vec::new();
+    for (device, layers) in parts {
+        first.push(network(layers, false, device)?);
     }
     let last = if let Some(device) = last_gpu {
-        let last = network((spec, &weights), true, device)?;
+        let last = network(Layers { spec, weights, blocks: last_blocks }, true, device)?;
         if first.is_empty() {
             return Ok((last, context));
         }
         Last::Gpu(last)
     } else {
-        if let Some(limit) = options.memory {
-            let needed = MemoryUse::of_weights(&spec, &weights, options.kv_cache);
-            needed.check(context, limit)?;
-        }
-        let team = options.team()?;
+        let team = team.map_or_else(|| options.team(), Ok)?;
         let last = Arc::new(cpu::Network::new(spec, weights, (rope_context, options), team)?);
         if first.is_empty() {
             tracing::warn!("the CPU computes all layers");
@@ -222,6 +241,17 @@ pub(crate) fn open(
         Last::Cpu(last)
     };
     Ok((Arc::new(Pipeline { spec: whole, first, last }), context))
+}
+
+/// Takes the first mixtures of experts out of a model, at most `count`, which is reduced by their number.
+/// Returns a feed-forward block for each layer that had one of them.
+fn take_mixtures(weights: &mut host::Weights, count: &mut usize) -> Vec<Option<host::FeedForward>> {
+    let take = |layer: &mut host::LayerWeights| {
+        let is_taken = *count > 0 && layer.feed_forward.has_experts();
+        *count -= usize::from(is_taken);
+        is_taken.then(|| std::mem::replace(&mut layer.feed_forward, host::FeedForward::Nothing))
+    };
+    weights.layers.iter_mut().map(take).collect()
 }
 
 /// Returns the memory of a device that is left for a model, in bytes, if it is known.
@@ -326,6 +356,14 @@ fn unsupported(spec: &ModelSpec) -> Option<&'static str> {
     .find_map(|(is_part, part)| is_part.then_some(part))
 }
 
+/// Layers of a model on a GPU.
+struct Layers {
+    spec: ModelSpec,
+    weights: host::Weights,
+    /// Blocks that the CPU computes, by layer.
+    blocks: Vec<Option<host::FeedForward>>,
+}
+
 /// Memory of the decoders of a model.
 struct NetworkMemory {
     /// Number of tokens that determines the rotary frequencies.
@@ -336,13 +374,14 @@ struct NetworkMemory {
 }
 
 impl Network {
-    /// Copies the weights of a model, or of some of its layers, to a device.
+    /// Copies the weights of a model, or of some of its layers, to a device. `team` computes the blocks on
+    /// the CPU.
     fn new(
-        spec: ModelSpec,
-        weights: &host::Weights,
+        Layers { spec, weights, blocks }: Layers,
         NetworkMemory { rope_context, reserved, state_bytes, kv }: NetworkMemory,
         has_head: bool,
         (number, gpu): (GpuNumber, Gpu),
+        team: Option<Arc<Team>>,
     ) -> Result<Self, Kind> {
         let fail = |error| Kind::Gpu { device: Device::Gpu(number), error };
         let widths = spec.layers.iter().filter_map(|layer| Some(layer.mixer.cached()?.head_dim));
@@ -351,10 +390,16 @@ impl Network {
         if needed > limit {
             return Err(fail(GpuError::WorkgroupMemory { needed, limit }));
         }
-        let on_device = Weights::upload(&gpu, weights, has_head).map_err(|refusal| match refusal {
-            Refusal::Unsupported(part) => Kind::GpuModel { architecture: spec.architecture.clone(), part },
-            Refusal::Device(error) => fail(error),
-        })?;
+        let team = team.filter(|_| blocks.iter().any(Option::is_some));
+        let on_host = team.map(|team| FeedForwards::new(blocks, team)).transpose()?;
+        let is_on_host = |layer| on_host.as_ref().is_some_and(|blocks| blocks.has(layer));
+        let on_device =
+            Weights::upload(&gpu, &weights, has_head, is_on_host).map_err(|refusal| match refusal {
+                Refusal::Unsupported(part) => {
+                    Kind::GpuModel { architecture: spec.architecture.clone(), part }
+                }
+                Refusal::Device(error) => fail(error),
+            })?;
         let is_invariant = is_invariant(&gpu, &on_device).map_err(fail)?;
         if !is_invariant {
             tracing::warn!(
@@ -370,6 +415,7 @@ impl Network {
             number,
             spec,
             weights: on_device,
+            on_host,
             kv,
             reserved,
             state_bytes,
@@ -389,11 +435,15 @@ impl Network {
 
 impl Backend for Network {
     fn device_name(&self) -> String {
-        Device::Gpu(self.number).to_string()
+        let device = Device::Gpu(self.number);
+        match &self.on_host {
+            None => device.to_string(),
+            Some(blocks) => format!("{device}, cpu (experts of {} layers)", blocks.count()),
+        }
     }
 
     fn threads(&self) -> usize {
-        1
+        self.on_host.as_ref().map_or(1, FeedForwards::threads)
     }
 
     fn spec(&self) -> Option<&ModelSpec> {

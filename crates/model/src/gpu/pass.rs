@@ -2,19 +2,20 @@
 
 use formwork_gpu::attention::{Item, PROMPT_SPAN, SPAN};
 use formwork_gpu::product::Batch as GpuBatch;
-use formwork_gpu::{GpuError, Recorded, recurrent};
+use formwork_gpu::{GpuError, Recorded, Step, recurrent};
 use formwork_kernels::Team;
 use formwork_lm::{ModelError, Role};
 use formwork_vocab::TokenId;
 
 use super::Network;
 use super::head::Key;
-use super::plan::{HeadRows, Kind, Memories, PIECE, Plan, Shape};
+use super::plan::{End, HeadRows, Kind, Memories, PIECE, Part, Plan, Shape};
 use super::pool::Pool;
 use super::progress::{Piece, Progress, Segment};
 use super::sequence::Sequence;
 use super::states::StatePool;
 use crate::backend::StepTime;
+use crate::cpu::{BlockInput, BlockWorkspace};
 use crate::ops::scale;
 use crate::paged::BLOCK;
 
@@ -39,6 +40,7 @@ pub(super) struct Memory {
     pub(super) plan: Plan,
     /// Steps that were recorded while the device ran others, for a pass like the last one.
     pub(super) ahead: Option<(Key, Recorded)>,
+    host: BlockWorkspace,
 }
 
 impl Memory {
@@ -46,7 +48,7 @@ impl Memory {
         let pool = Pool::new(&network.gpu, &network.spec, network.kv, network.reserved)?;
         let states = StatePool::new(&network.gpu, &network.spec)?;
         let plan = Plan::new(network, Memories { pool: &pool, states: &states }, context)?;
-        Ok(Self { pool, states, plan, ahead: None })
+        Ok(Self { pool, states, plan, ahead: None, host: BlockWorkspace::default() })
     }
 
     /// Takes memory for the next tokens of sequences: their numbers are in `lens`. Returns the slots of the
@@ -114,7 +116,7 @@ impl Memory {
             } else {
                 let hidden = network.spec.hidden;
                 let width = hidden.next_multiple_of(32);
-                let mut steps = self.plan.all(&network.gpu, &shape);
+                let mut steps = self.until_last_part(network, &shape)?;
                 let states = if results == Results::States {
                     let (normed, states) = self.plan.normed(shape.tokens);
                     steps.push(normed);
@@ -132,6 +134,50 @@ impl Memory {
                 run.advance(len, snapshots);
             }
         }
+        Ok(())
+    }
+
+    /// Runs all steps of the layers up to the last part, and the blocks that the CPU computes among them.
+    /// Returns the steps of the last part.
+    pub(super) fn until_last_part(
+        &mut self,
+        network: &Network,
+        shape: &Shape,
+    ) -> Result<Vec<Step>, GpuError> {
+        let mut steps = Vec::new();
+        for part in self.plan.parts(&network.gpu, shape) {
+            match part.end {
+                End::HostBlock(layer) => self.host_block(network, shape, (part.steps, layer))?,
+                End::Stream => steps = part.steps,
+            }
+        }
+        Ok(steps)
+    }
+
+    /// Runs `steps`, after which the CPU computes the feed-forward block of `layer`.
+    fn host_block(
+        &mut self,
+        network: &Network,
+        shape: &Shape,
+        (steps, layer): (Vec<Step>, usize),
+    ) -> Result<(), GpuError> {
+        let Network { gpu, spec, on_host: Some(blocks), .. } = network else { return Ok(()) };
+        let space = &self.plan.workspace;
+        let (hidden, width) = (spec.hidden, spec.hidden.next_multiple_of(32));
+        let count = shape.tokens * width;
+        let rows = |padded: Vec<f32>| -> Vec<f32> {
+            padded.chunks_exact(width).flat_map(|row| &row[..hidden]).copied().collect()
+        };
+        let normed = rows(gpu.run_and_read(steps, &space.x.floats, count)?);
+        let reads_stream = blocks.reads_stream(layer);
+        let stream = if reads_stream { rows(gpu.read(&space.residual, 0..count)?) } else { Vec::new() };
+        let input = BlockInput { normed: &normed, stream: &stream, is_first: shape.is_precise };
+        let output = blocks.compute(spec, layer, input, &mut self.host);
+        let mut padded = vec![0.0; count];
+        for (to, from) in padded.chunks_exact_mut(width).zip(output.chunks_exact(hidden)) {
+            to[..hidden].copy_from_slice(from);
+        }
+        gpu.write(&space.y, 0, &padded);
         Ok(())
     }
 
@@ -265,9 +311,15 @@ impl Memory {
             let piece = Piece { lens: vec![len], is_tiled: !is_first, is_precise: is_first };
             let segment = Segment { tokens: &rest[..len], sequence: &sequence, input: None, states: slots };
             let shape = self.prepare(network, &[segment], &piece);
-            for (section, state) in self.plan.sections(gpu, &shape).into_iter().zip(&mut states) {
-                let stream = gpu.run_and_read::<f32>(section, &self.plan.workspace.residual, len * width)?;
-                stream.chunks_exact(width).for_each(|row| state.extend(&row[..hidden]));
+            let mut states = states.iter_mut();
+            for Part { steps, end } in self.plan.sections(gpu, &shape) {
+                if let End::HostBlock(layer) = end {
+                    self.host_block(network, &shape, (steps, layer))?;
+                } else if let Some(state) = states.next() {
+                    let stream =
+                        gpu.run_and_read::<f32>(steps, &self.plan.workspace.residual, len * width)?;
+                    stream.chunks_exact(width).for_each(|row| state.extend(&row[..hidden]));
+                }
             }
             sequence.table.advance(len);
             rest = &rest[len..];
@@ -298,7 +350,6 @@ impl Memory {
         let batch = GpuBatch { tokens: 1, ..GpuBatch::default() };
         gpu.write(&self.plan.head.batch, 0, &[batch]);
         groups.push(("head", self.plan.head(gpu, batch, HeadRows::All, true)));
-        groups.push(("all layers", self.plan.all(gpu, &shape)));
         let mut times = Vec::new();
         for (name, steps) in groups {
             let mut seconds = Vec::new();

@@ -9,6 +9,7 @@ use rustc_hash::FxHashMap;
 
 use super::Network;
 use super::decoder::Decoder;
+use crate::Device;
 use crate::backend::{Adapters, Backend};
 use crate::cpu;
 use crate::spec::ModelSpec;
@@ -55,7 +56,13 @@ pub(super) enum Last {
 impl Backend for Pipeline {
     fn device_name(&self) -> String {
         let of = |network: &Arc<Network>| {
-            format!("{} ({} layers)", network.device_name(), network.spec.layers.len())
+            let (device, layers) = (Device::Gpu(network.number), network.spec.layers.len());
+            match &network.on_host {
+                None => format!("{device} ({layers} layers)"),
+                Some(blocks) => {
+                    format!("{device} ({layers} layers, experts of {} on the CPU)", blocks.count())
+                }
+            }
         };
         let last = match &self.last {
             Last::Gpu(network) => of(network),
@@ -68,10 +75,11 @@ impl Backend for Pipeline {
     }
 
     fn threads(&self) -> usize {
-        match &self.last {
-            Last::Gpu(_) => 1,
+        let last = match &self.last {
+            Last::Gpu(network) => network.threads(),
             Last::Cpu(network) => network.threads(),
-        }
+        };
+        self.first.iter().map(|network| network.threads()).fold(last, usize::max)
     }
 
     fn spec(&self) -> Option<&ModelSpec> {

@@ -25,6 +25,8 @@ pub(super) struct Placement {
     pub(super) layers: Vec<Range<usize>>,
     /// True if the last GPU also has the output head, and the CPU has no layer.
     pub(super) is_whole: bool,
+    /// Number of first mixtures of experts that the CPU computes, also in layers of GPUs.
+    pub(super) cpu_experts: usize,
 }
 
 /// Memory that the parts of a model take on a GPU, in bytes.
@@ -32,6 +34,8 @@ pub(super) struct Placement {
 pub(super) struct Needs {
     /// Weights of each layer, with its keys, values and states.
     pub(super) layers: Vec<u64>,
+    /// The part of these that is a feed-forward block with a mixture of experts.
+    pub(super) experts: Vec<u64>,
     pub(super) head: u64,
     /// Activations, logits and copies of states, on each GPU.
     pub(super) work: u64,
@@ -53,15 +57,72 @@ impl Needs {
             let keys_values = 2 * own_key_len(shape) * kv_bytes * context;
             bytes + keys_values as u64 + STATES * layer_state_bytes(shape).iter().sum::<u64>()
         });
+        let experts = weights.layers.iter().map(|layer| {
+            let mut bytes = 0;
+            if layer.feed_forward.has_experts() {
+                layer.feed_forward.each(&mut |matrix| bytes += of(matrix));
+            }
+            bytes
+        });
         let copies = if spec.has_state() { state_bytes as u64 } else { 0 };
         let sums = 4 * sum_rows(spec, context) * widest_query(spec);
-        Self { layers: layers.collect(), head: of(&weights.head), work: WORK + sums as u64 + copies }
+        Self {
+            layers: layers.collect(),
+            experts: experts.collect(),
+            head: of(&weights.head),
+            work: WORK + sums as u64 + copies,
+        }
+    }
+
+    /// Returns the number of mixtures of experts.
+    fn mixtures(&self) -> usize {
+        self.experts.iter().filter(|bytes| **bytes > 0).count()
+    }
+
+    /// Returns the memory without the first `count` mixtures.
+    fn without_mixtures(&self, count: usize) -> Self {
+        let mut without = self.clone();
+        let mixtures = without.layers.iter_mut().zip(&self.experts).filter(|(_, bytes)| **bytes > 0);
+        mixtures.take(count).for_each(|(layer, bytes)| *layer -= bytes);
+        without
     }
 }
 
 /// Places layers on GPUs with `memory` bytes each, where it is known. If `joined` is true for a layer, the
 /// next layer is on the same device.
-pub(super) fn place(needs: &Needs, memory: &[Option<u64>], wanted: GpuLayers, joined: &[bool]) -> Placement {
+///
+/// `cpu_experts` is the number of first mixtures of experts that the CPU computes. Without this number,
+/// [`GpuLayers::Auto`] leaves it as many as necessary to have the rest of the model on the GPUs: a token
+/// needs only few of the experts, so they take much memory and little time.
+pub(super) fn place(
+    needs: &Needs,
+    memory: &[Option<u64>],
+    (wanted, cpu_experts): (GpuLayers, Option<usize>),
+    joined: &[bool],
+) -> Placement {
+    let mixtures = needs.mixtures();
+    let without = |cpu_experts| {
+        let (layers, is_whole) = place_layers(&needs.without_mixtures(cpu_experts), memory, wanted, joined);
+        Placement { layers, is_whole, cpu_experts }
+    };
+    match cpu_experts {
+        Some(count) => without(count.min(mixtures)),
+        None if wanted == GpuLayers::Auto => {
+            let mut whole = (0..=mixtures).map(without).filter(|placement| placement.is_whole);
+            whole.next().unwrap_or_else(|| without(mixtures))
+        }
+        None => without(0),
+    }
+}
+
+/// Places layers as [`place`] does. Returns the layers of each GPU, and reports whether the GPUs have the
+/// whole model.
+fn place_layers(
+    needs: &Needs,
+    memory: &[Option<u64>],
+    wanted: GpuLayers,
+    joined: &[bool],
+) -> (Vec<Range<usize>>, bool) {
     let count = needs.layers.len();
     // GPUs share the layers in proportion to their memory, or equally if it is not known.
     let known: Option<Vec<u64>> = memory.iter().copied().collect();
@@ -99,12 +160,12 @@ pub(super) fn place(needs: &Needs, memory: &[Option<u64>], wanted: GpuLayers, jo
                 end -= 1;
             }
             layers.push(first..end);
-            return Placement { layers, is_whole: has_head };
+            return (layers, has_head);
         }
         layers.push(first..next);
         first = next;
     }
-    Placement { layers, is_whole: false }
+    (layers, false)
 }
 
 /// Reports for each layer whether it and the next one must be on one device: a later layer reads keys
@@ -154,8 +215,8 @@ mod tests {
 
     /// Returns the end of each GPU's layers.
     fn placed(memory: &[Option<u64>], wanted: GpuLayers) -> (Vec<usize>, bool) {
-        let needs = Needs { layers: vec![GIB; 10], head: GIB, work: GIB / 4 };
-        let Placement { layers, is_whole } = place(&needs, memory, wanted, &[false; 10]);
+        let needs = Needs { layers: vec![GIB; 10], experts: vec![0; 10], head: GIB, work: GIB / 4 };
+        let Placement { layers, is_whole, .. } = place(&needs, memory, (wanted, None), &[false; 10]);
         (layers.into_iter().map(|layers| layers.end).collect(), is_whole)
     }
 
@@ -187,13 +248,35 @@ mod tests {
 
     #[test]
     fn layers_that_share_keys_stay_together() {
-        let needs = Needs { layers: vec![GIB; 3], head: GIB, work: 0 };
+        let needs = Needs { layers: vec![GIB; 3], experts: vec![0; 3], head: GIB, work: 0 };
         // There is no room for the head, and the last two layers go together.
-        let placement = place(&needs, &[Some(4 * GIB)], GpuLayers::Auto, &[false, true, false]);
+        let placement = place(&needs, &[Some(4 * GIB)], (GpuLayers::Auto, None), &[false, true, false]);
         assert_eq!((placement.layers[0].clone(), placement.is_whole), (0..1, false));
-        let needs = Needs { layers: vec![GIB; 4], head: GIB, work: 0 };
+        let needs = Needs { layers: vec![GIB; 4], experts: vec![0; 4], head: GIB, work: 0 };
         let joined = [false, true, true, false];
-        let placement = place(&needs, &[None], GpuLayers::Count(3), &joined);
+        let placement = place(&needs, &[None], (GpuLayers::Count(3), None), &joined);
         assert_eq!((placement.layers[0].clone(), placement.is_whole), (0..1, false));
+    }
+
+    #[test]
+    fn experts_give_way_before_layers() {
+        // The first layer is dense, as in many models.
+        let experts = [&[0], &[4 * GIB; 9][..]].concat();
+        let layers = experts.iter().map(|experts| GIB / 2 + experts).collect();
+        let needs = Needs { layers, experts, head: GIB, work: 0 };
+        let placed = |gib: u64, wanted| {
+            let Placement { layers, is_whole, cpu_experts } =
+                place(&needs, &[Some(gib * GIB)], wanted, &[false; 10]);
+            (layers[0].end, is_whole, cpu_experts)
+        };
+        assert_eq!(placed(50, (GpuLayers::Auto, None)), (10, true, 0));
+        assert_eq!(placed(30, (GpuLayers::Auto, None)), (10, true, 4));
+        assert_eq!(placed(8, (GpuLayers::Auto, None)), (10, true, 9));
+        // Without any experts, as many layers as fit.
+        assert_eq!(placed(4, (GpuLayers::Auto, None)), (7, false, 9));
+        assert_eq!(placed(50, (GpuLayers::Auto, Some(3))), (10, true, 3));
+        assert_eq!(placed(30, (GpuLayers::All, Some(99))), (10, true, 9));
+        assert_eq!(placed(30, (GpuLayers::All, None)), (10, true, 0));
+        assert_eq!(placed(30, (GpuLayers::Count(4), Some(2))), (4, false, 2));
     }
 }

@@ -18,8 +18,8 @@ use self::latent::PlannedLatent;
 use self::layer_input::{PlannedInput, PlannedInputs};
 use self::mixture::{PlannedBoth, PlannedMixture};
 use self::recurrent::{PlannedConvolution, PlannedRecurrence};
-pub(super) use self::steps::Shape;
 use self::steps::Steps;
+pub(super) use self::steps::{End, Part, Shape};
 use self::workspace::{HeadSpace, Workspace};
 pub(super) use self::workspace::{sum_rows, widest_query};
 use super::Network;
@@ -77,6 +77,7 @@ enum PlannedFeedForward {
     Dense(Box<PlannedDense>),
     Experts(Box<PlannedMixture>),
     Both(Box<PlannedBoth>),
+    OnHost,
 }
 
 /// Memory of all sequences.
@@ -233,12 +234,12 @@ impl Plan {
         if let Some(inputs) = &self.inputs {
             inputs.steps(&mut steps);
         }
-        for layer in &self.layers {
+        for (index, layer) in self.layers.iter().enumerate() {
             let mut is_first = true;
             let mut enter = |steps: &mut Steps<'_>, norm: &Bound| {
                 steps.begin("norms").push(norm.by_x(tokens));
                 if std::mem::take(&mut is_first) {
-                    steps.cuts.push(steps.list.len());
+                    steps.end(End::Stream);
                 }
             };
             if let Some((norm, mixer)) = &layer.mixer {
@@ -256,6 +257,7 @@ impl Plan {
                     PlannedFeedForward::Dense(dense) => dense.steps(tokens, &mut steps),
                     PlannedFeedForward::Experts(mixture) => mixture.steps(&mut steps),
                     PlannedFeedForward::Both(both) => both.steps(&mut steps),
+                    PlannedFeedForward::OnHost => steps.end(End::HostBlock(index)),
                 }
             }
             if let Some((norm, input)) = &layer.input {
@@ -267,20 +269,23 @@ impl Plan {
         steps
     }
 
-    /// Returns the steps of all layers, in sections. The residual stream is complete after the first
-    /// section, and after each further section has the output of one more layer.
-    pub(super) fn sections(&self, gpu: &Gpu, shape: &Shape) -> Vec<Vec<Step>> {
-        self.steps(gpu, shape).by_section()
+    /// Returns the steps of all layers. The residual stream is complete after the first of the parts that
+    /// end with it, and after each further one has the output of one more layer.
+    pub(super) fn sections(&self, gpu: &Gpu, shape: &Shape) -> Vec<Part> {
+        self.steps(gpu, shape).parts(|_| true)
     }
 
-    /// Returns the steps of all layers.
-    pub(super) fn all(&self, gpu: &Gpu, shape: &Shape) -> Vec<Step> {
-        self.steps(gpu, shape).list
+    /// Returns the steps of all layers. All parts but the last end where the CPU computes a block.
+    pub(super) fn parts(&self, gpu: &Gpu, shape: &Shape) -> Vec<Part> {
+        self.steps(gpu, shape).parts(|end| matches!(end, End::HostBlock(_)))
     }
 
-    /// Returns the steps of all layers by what they do, for measurements.
+    /// Returns the steps of all layers by what they do, and then all of them, for measurements.
     pub(super) fn groups(&self, gpu: &Gpu, shape: &Shape) -> Vec<(&'static str, Vec<Step>)> {
-        self.steps(gpu, shape).by_group()
+        let all = self.steps(gpu, shape).list;
+        let mut groups = self.steps(gpu, shape).by_group();
+        groups.push(("all layers", all));
+        groups
     }
 
     /// Returns the steps that compute logits of some rows, after those of the layers. With `is_largest`,
@@ -342,6 +347,7 @@ impl Bind<'_> {
     fn feed_forward(&self, block: &FeedForward) -> Option<PlannedFeedForward> {
         match block {
             FeedForward::Nothing => None,
+            FeedForward::OnHost => Some(PlannedFeedForward::OnHost),
             FeedForward::Dense(dense) => {
                 let block = self.dense(dense, &self.workspace.y);
                 Some(PlannedFeedForward::Dense(Box::new(block)))

@@ -126,6 +126,8 @@ pub(super) enum FeedForward {
     Dense(Dense),
     Experts(Box<Mixture>),
     DenseAndExperts(Box<DenseAndExperts>),
+    /// The CPU computes the block.
+    OnHost,
 }
 
 /// A dense block and a mixture side by side.
@@ -180,21 +182,21 @@ impl Recurrent {
 }
 
 impl Layer {
-    /// Returns the mixture of experts. `None` for a layer without one.
+    /// Returns the mixture of experts. `None` for a layer without one on the GPU.
     pub(super) fn mixture(&self) -> Option<&Mixture> {
         match &self.feed_forward {
             FeedForward::Experts(mixture) => Some(mixture),
             FeedForward::DenseAndExperts(both) => Some(&both.mixture),
-            FeedForward::Nothing | FeedForward::Dense(_) => None,
+            FeedForward::Nothing | FeedForward::Dense(_) | FeedForward::OnHost => None,
         }
     }
 
-    /// Returns the dense block. `None` for a layer without one.
+    /// Returns the dense block. `None` for a layer without one on the GPU.
     pub(super) fn dense(&self) -> Option<&Dense> {
         match &self.feed_forward {
             FeedForward::Dense(dense) => Some(dense),
             FeedForward::DenseAndExperts(both) => Some(&both.dense),
-            FeedForward::Nothing | FeedForward::Experts(_) => None,
+            FeedForward::Nothing | FeedForward::Experts(_) | FeedForward::OnHost => None,
         }
     }
 
@@ -255,7 +257,14 @@ impl From<GpuError> for Refusal {
 }
 
 impl Weights {
-    pub(super) fn upload(gpu: &Gpu, weights: &weights::Weights, has_head: bool) -> Result<Self, Refusal> {
+    /// Copies weights to a device. `is_on_host` reports whether the CPU computes the feed-forward block of
+    /// a layer.
+    pub(super) fn upload(
+        gpu: &Gpu,
+        weights: &weights::Weights,
+        has_head: bool,
+        is_on_host: impl Fn(usize) -> bool,
+    ) -> Result<Self, Refusal> {
         let upload = Upload { gpu };
         let norm = weights.output_norm.as_ref().ok_or(Refusal::Unsupported("a head without a norm"))?;
         let layer_inputs = weights.per_layer_inputs.as_ref().map(|inputs| {
@@ -265,9 +274,13 @@ impl Weights {
             let projection = Linear { factor, ..projection };
             Ok::<_, Refusal>(LayerInputs { projection, norm: upload.counted(&inputs.norm)? })
         });
+        let layers = weights.layers.iter().enumerate().map(|(index, layer)| {
+            let layer = upload.layer(layer)?;
+            Ok(if is_on_host(index) { Layer { feed_forward: FeedForward::OnHost, ..layer } } else { layer })
+        });
         Ok(Self {
             layer_inputs: layer_inputs.transpose()?,
-            layers: weights.layers.iter().map(|layer| upload.layer(layer)).collect::<Result<_, _>>()?,
+            layers: layers.collect::<Result<_, Refusal>>()?,
             output_norm: upload.norm(norm)?,
             head: has_head.then(|| upload.matrices(&[(&weights.head, None)], 0)).transpose()?,
         })

@@ -17,6 +17,8 @@ pub(crate) use self::mixer::{
     ShortConvolution,
 };
 pub(crate) use self::packed::{Packed, pack_all};
+#[cfg(feature = "gpu")]
+pub(crate) use self::packed::{pack_blocks, packed_block_bytes};
 pub(crate) use self::stored::Method as StoredMethod;
 pub(crate) use self::text_head::{InputWeights, TextHead};
 use crate::LoadError;
@@ -249,15 +251,7 @@ impl<M> LayerWeights<M> {
     /// Calls `see` with each matrix.
     pub(crate) fn each(&self, see: &mut impl FnMut(&M)) {
         self.mixer.each(see);
-        match &self.feed_forward {
-            FeedForward::Nothing => {}
-            FeedForward::Dense(dense) => dense.each(see),
-            FeedForward::Experts(mixture) => mixture.each(see),
-            FeedForward::DenseAndExperts(both) => {
-                both.dense.each(see);
-                both.mixture.each(see);
-            }
-        }
+        self.feed_forward.each(see);
         if let Some(input) = &self.per_layer_input {
             see(&input.gate.weight);
             see(&input.projection.weight);
@@ -270,12 +264,7 @@ impl<M> LayerWeights<M> {
             mixer: self.mixer.map(into),
             post_mixer_norm: self.post_mixer_norm,
             feed_forward_norm: self.feed_forward_norm,
-            feed_forward: match self.feed_forward {
-                FeedForward::Nothing => FeedForward::Nothing,
-                FeedForward::Dense(dense) => FeedForward::Dense(dense.map(into)),
-                FeedForward::Experts(mixture) => FeedForward::Experts(Box::new(mixture.map(into))),
-                FeedForward::DenseAndExperts(both) => FeedForward::DenseAndExperts(Box::new(both.map(into))),
-            },
+            feed_forward: self.feed_forward.map(into),
             post_feed_forward_norm: self.post_feed_forward_norm,
             per_layer_input: self.per_layer_input.map(|input| PerLayerInput {
                 gate: input.gate.map(into),
@@ -284,6 +273,36 @@ impl<M> LayerWeights<M> {
             }),
             scale: self.scale,
         }
+    }
+}
+
+impl<M> FeedForward<M> {
+    /// Calls `see` with each matrix.
+    pub(crate) fn each(&self, see: &mut impl FnMut(&M)) {
+        match self {
+            Self::Nothing => {}
+            Self::Dense(dense) => dense.each(see),
+            Self::Experts(mixture) => mixture.each(see),
+            Self::DenseAndExperts(both) => {
+                both.dense.each(see);
+                both.mixture.each(see);
+            }
+        }
+    }
+
+    fn map<T>(self, into: &mut impl FnMut(M) -> T) -> FeedForward<T> {
+        match self {
+            Self::Nothing => FeedForward::Nothing,
+            Self::Dense(dense) => FeedForward::Dense(dense.map(into)),
+            Self::Experts(mixture) => FeedForward::Experts(Box::new(mixture.map(into))),
+            Self::DenseAndExperts(both) => FeedForward::DenseAndExperts(Box::new(both.map(into))),
+        }
+    }
+
+    /// Reports whether the block has a mixture of experts.
+    #[cfg(feature = "gpu")]
+    pub(crate) const fn has_experts(&self) -> bool {
+        matches!(self, Self::Experts(_) | Self::DenseAndExperts(_))
     }
 }
 

@@ -13,6 +13,8 @@ use formwork_kernels::{
 use memmap2::Mmap;
 use rayon::prelude::*;
 
+#[cfg(feature = "gpu")]
+use super::FeedForward;
 use super::matrix::{Origin, scale_by};
 use super::{Matrix, Order, Weights};
 
@@ -105,28 +107,76 @@ impl Packed {
     }
 }
 
+/// Packed matrices, which are handed out in the order in which they were packed.
+struct Packer {
+    memory: Arc<Mmap>,
+    /// Offset and index of the next matrix.
+    offset: usize,
+    index: usize,
+}
+
+impl Packer {
+    /// Packs the matrices that `each` passes to its argument. It must pass the same ones in each call.
+    fn new(each: impl Fn(&mut dyn FnMut(&Matrix, Order))) -> io::Result<Self> {
+        let mut len = 0;
+        each(&mut |matrix, order| len += packed_bytes(matrix, order));
+        let mut memory = zeroed_memory(len.max(1))?;
+        let mut room = &mut memory[..];
+        each(&mut |matrix, order| {
+            let own = room.split_off_mut(..packed_bytes(matrix, order)).unwrap_or_default();
+            fill(matrix, order(matrix.encoding()), own);
+        });
+        Ok(Self { memory: Arc::new(memory.make_read_only()?), offset: 0, index: 0 })
+    }
+
+    /// Returns the packed form of the next matrix.
+    fn next(&mut self, matrix: &Matrix, order: Order) -> Packed {
+        let packed = Packed {
+            memory: Arc::clone(&self.memory),
+            offset: self.offset,
+            index: self.index,
+            origin: matrix.origin().cloned(),
+            packing: order(matrix.encoding()),
+            factor: matrix.factor(),
+            rows: matrix.rows,
+            columns: matrix.columns,
+        };
+        self.offset += packed_bytes(matrix, order);
+        self.index += 1;
+        packed
+    }
+}
+
 impl Weights<Matrix> {
     /// Packs all matrices except the embedding.
     ///
     /// # Errors
     /// Returns an error if there is not enough memory.
     pub(crate) fn pack(self) -> io::Result<Weights<Packed>> {
-        let mut len = 0;
-        self.each(&mut |matrix, order| len += packed_bytes(matrix, order));
-        let mut memory = zeroed_memory(len.max(1))?;
-        let mut room = &mut memory[..];
-        self.each(&mut |matrix, order| {
-            let own = room.split_off_mut(..packed_bytes(matrix, order)).unwrap_or_default();
-            fill(matrix, order(matrix.encoding()), own);
-        });
-        let memory = Arc::new(memory.make_read_only()?);
-        let (mut offset, mut index) = (0, 0);
-        Ok(self.map(&mut |matrix, order| {
-            let packed = packed_at(&memory, offset, index, (&matrix, order));
-            (offset, index) = (offset + packed_bytes(&matrix, order), index + 1);
-            packed
-        }))
+        let mut packer = Packer::new(|mut see| self.each(&mut see))?;
+        Ok(self.map(&mut |matrix, order| packer.next(&matrix, order)))
     }
+}
+
+/// Packs the matrices of feed-forward blocks together.
+///
+/// # Errors
+/// Returns an error if there is not enough memory.
+#[cfg(feature = "gpu")]
+pub(crate) fn pack_blocks(blocks: Vec<Option<FeedForward>>) -> io::Result<Vec<Option<FeedForward<Packed>>>> {
+    let mut packer = Packer::new(|see| {
+        blocks.iter().flatten().for_each(|block| block.each(&mut |matrix| see(matrix, PLAIN)));
+    })?;
+    let mut pack = |matrix: Matrix| packer.next(&matrix, PLAIN);
+    Ok(blocks.into_iter().map(|block| block.map(|block| block.map(&mut pack))).collect())
+}
+
+/// Returns the size of the packed matrices of a feed-forward block, in bytes.
+#[cfg(feature = "gpu")]
+pub(crate) fn packed_block_bytes(block: &FeedForward) -> usize {
+    let mut bytes = 0;
+    block.each(&mut |matrix| bytes += packed_bytes(matrix, PLAIN));
+    bytes
 }
 
 /// Size of a model's matrices, in bytes.
@@ -160,42 +210,17 @@ impl Weights<Matrix> {
     }
 }
 
+/// Packing of all matrices but those of heads.
+const PLAIN: Order = Packing::plain;
+
 /// Packs matrices that do not belong to the weights of a model. The index of each is its place in
 /// `matrices`.
 ///
 /// # Errors
 /// Returns an error if there is not enough memory.
 pub(crate) fn pack_all(matrices: &[Matrix]) -> io::Result<Vec<Packed>> {
-    const ORDER: Order = Packing::plain;
-    let len: usize = matrices.iter().map(|matrix| packed_bytes(matrix, ORDER)).sum();
-    let mut memory = zeroed_memory(len.max(1))?;
-    let mut room = &mut memory[..];
-    for matrix in matrices {
-        let own = room.split_off_mut(..packed_bytes(matrix, ORDER)).unwrap_or_default();
-        fill(matrix, ORDER(matrix.encoding()), own);
-    }
-    let memory = Arc::new(memory.make_read_only()?);
-    let mut offset = 0;
-    let packed = matrices.iter().enumerate().map(|(index, matrix)| {
-        let packed = packed_at(&memory, offset, index, (matrix, ORDER));
-        offset += packed_bytes(matrix, ORDER);
-        packed
-    });
-    Ok(packed.collect())
-}
-
-/// Returns the matrix whose packed rows start at `offset` in `memory`.
-fn packed_at(memory: &Arc<Mmap>, offset: usize, index: usize, (matrix, order): (&Matrix, Order)) -> Packed {
-    Packed {
-        memory: Arc::clone(memory),
-        offset,
-        index,
-        origin: matrix.origin().cloned(),
-        packing: order(matrix.encoding()),
-        factor: matrix.factor(),
-        rows: matrix.rows,
-        columns: matrix.columns,
-    }
+    let mut packer = Packer::new(|see| matrices.iter().for_each(|matrix| see(matrix, PLAIN)))?;
+    Ok(matrices.iter().map(|matrix| packer.next(matrix, PLAIN)).collect())
 }
 
 fn packed_bytes(matrix: &Matrix, order: Order) -> usize {

@@ -161,6 +161,49 @@ fn layers_on_several_devices_give_the_results_of_the_cpu() {
 }
 
 #[test]
+fn experts_on_the_cpu_give_its_results() {
+    let Some(device) = tested() else { return };
+    let Device::Gpu(number) = device else { panic!("{device} is no GPU") };
+    let both = Device::Gpus(GpuList::new(&[number, number]).unwrap());
+    let one = |experts: usize| format!("{device}, cpu (experts of {experts} layers)");
+    let part = |experts: usize| format!("{device} (2 layers, experts of {experts} on the CPU)");
+    let two = format!("{}, {}", part(2), part(1));
+    // Mixtures with a shared expert, beside a dense block, in a narrower space, and with biases.
+    let cases = [
+        ("qwen3.5-moe-64", device, 1, one(1)),
+        ("gemma4-moe-64", device, 99, one(6)),
+        ("nemotron-h-latent-64", device, 99, one(2)),
+        ("gpt-oss-64", device, 1, one(1)),
+        ("qwen3-moe-64", both, 3, two),
+    ];
+    for (name, device, experts, places) in cases {
+        let (_, golden) = goldens().into_iter().find(|(own, _)| own == name).unwrap();
+        let options = OpenOptions { device, cpu_experts: Some(experts), ..OpenOptions::default() };
+        if !matches!(device, Device::Gpus(_)) {
+            let folder = golden.checkpoint();
+            let error = golden.largest_error(&Model::open(folder.path(), options).unwrap());
+            assert!(error <= 1e-4, "{name}: {error}");
+        }
+        // With rounded weights of this model, small differences choose other experts on any two devices.
+        let dtypes = [GgmlDType::F32, GgmlDType::Q8_0];
+        let dtypes = if name.starts_with("gemma4") { &dtypes[..1] } else { &dtypes };
+        for &dtype in dtypes {
+            let file = converted::gguf_with(&golden, dtype, Some(CONTEXT as u32));
+            assert_eq!(open_with(&file, options).unwrap().computes_on(), places, "{name}");
+            let bound = if dtype == GgmlDType::F32 { 1e-4 } else { 5e-2 };
+            let mut pair = Pair::with_options(&file, options, bound);
+            for _ in 0..20 {
+                pair.step(&format!("{name} {dtype:?}"));
+            }
+        }
+    }
+    let tiny = tiny::tiny("llama", GgmlDType::F32);
+    let options = OpenOptions { cpu_experts: Some(1), ..OpenOptions::default() };
+    let error = open_with(&tiny.file, options).unwrap_err().to_string();
+    assert!(error.contains("only a device `gpu` or `gpu:N` leaves experts to the CPU"), "{error}");
+}
+
+#[test]
 fn layers_that_fit_go_to_the_gpu() {
     let Some(device) = tested() else { return };
     let (_, golden) = goldens().into_iter().find(|(name, _)| name == "llama-64").unwrap();

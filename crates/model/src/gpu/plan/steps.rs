@@ -24,13 +24,28 @@ pub(super) struct Steps<'a> {
     pub(super) list: Vec<Step>,
     /// Index of the first step of each group, and what the group does.
     groups: Vec<(usize, &'static str)>,
-    /// Indices of the steps before which the residual stream is complete.
-    pub(super) cuts: Vec<usize>,
+    /// Places where the host takes over, by the index of the next step.
+    ends: Vec<(usize, End)>,
+}
+
+/// A place between two steps of a pass.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::gpu) enum End {
+    /// The residual stream is complete.
+    Stream,
+    /// The CPU computes the feed-forward block of this layer.
+    HostBlock(usize),
+}
+
+/// Some steps of a pass, and the place after them.
+pub(in crate::gpu) struct Part {
+    pub(in crate::gpu) steps: Vec<Step>,
+    pub(in crate::gpu) end: End,
 }
 
 impl<'a> Steps<'a> {
     pub(super) const fn new(gpu: &'a Gpu, shape: &'a Shape) -> Self {
-        Self { gpu, shape, list: Vec::new(), groups: Vec::new(), cuts: Vec::new() }
+        Self { gpu, shape, list: Vec::new(), groups: Vec::new(), ends: Vec::new() }
     }
 
     /// Returns the number of tokens.
@@ -46,6 +61,11 @@ impl<'a> Steps<'a> {
 
     pub(super) fn push(&mut self, step: Step) {
         self.list.push(step);
+    }
+
+    /// Marks the place after the last step.
+    pub(super) fn end(&mut self, end: End) {
+        self.ends.push((self.list.len(), end));
     }
 
     pub(super) fn products(&mut self, products: &Products) {
@@ -74,16 +94,20 @@ impl<'a> Steps<'a> {
         all
     }
 
-    /// Returns the steps in sections, which end where the residual stream is complete.
-    pub(super) fn by_section(self) -> Vec<Vec<Step>> {
-        let (mut list, mut sections) = (self.list.into_iter(), Vec::new());
-        let mut last = 0;
-        for cut in self.cuts {
-            sections.push(list.by_ref().take(cut - last).collect());
-            last = cut;
-        }
-        sections.push(list.collect());
-        sections
+    /// Divides the steps at the marked places for which `is_end` is true. The last part ends with a complete
+    /// residual stream.
+    pub(super) fn parts(self, is_end: impl Fn(End) -> bool) -> Vec<Part> {
+        let (mut list, mut last) = (self.list.into_iter(), 0);
+        let ends = self.ends.into_iter().filter(|(_, end)| is_end(*end));
+        let mut parts: Vec<Part> = ends
+            .map(|(index, end)| {
+                let steps = list.by_ref().take(index - last).collect();
+                last = index;
+                Part { steps, end }
+            })
+            .collect();
+        parts.push(Part { steps: list.collect(), end: End::Stream });
+        parts
     }
 }
 

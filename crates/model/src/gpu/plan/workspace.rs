@@ -23,7 +23,7 @@ pub(in crate::gpu) struct Workspace {
     /// Items and parts of each kind.
     pub(in crate::gpu) items: Vec<(Buffer, Buffer)>,
     /// Input of a block.
-    pub(super) x: Activations,
+    pub(in crate::gpu) x: Activations,
     /// Results of the first projections of a mixer.
     pub(super) mixed: Buffer,
     pub(super) queries: Buffer,
@@ -34,7 +34,7 @@ pub(in crate::gpu) struct Workspace {
     /// Input of the last projection of a mixer.
     pub(super) attended: Activations,
     /// Output of a block.
-    pub(super) y: Buffer,
+    pub(in crate::gpu) y: Buffer,
     pub(super) gate_up: Buffer,
     pub(super) activated: Activations,
     pub(super) sums: Buffer,
