@@ -1,4 +1,6 @@
 use std::path::{Path, PathBuf};
+#[cfg(feature = "gpu")]
+use std::time::Duration;
 use std::{fmt, io};
 
 use thiserror::Error;
@@ -30,6 +32,10 @@ impl std::error::Error for LoadError {
 impl LoadError {
     pub(crate) fn new(path: &Path, kind: impl Into<Kind>) -> Self {
         Self { path: path.to_owned(), kind: kind.into() }
+    }
+
+    pub(crate) const fn kind(&self) -> &Kind {
+        &self.kind
     }
 
     /// Returns the path of the file or folder that could not be opened.
@@ -186,6 +192,23 @@ pub(crate) enum Kind {
     )]
     GpuModel { architecture: String, part: &'static str },
     #[cfg(feature = "gpu")]
+    #[error("the first layers cannot be tried on the device {device}")]
+    GpuTrial {
+        device: Device,
+        #[source]
+        error: formwork_lm::ModelError,
+    },
+    #[cfg(feature = "gpu")]
+    #[error("its results differ from those of the CPU by {:.0}%", difference * 100.0)]
+    GpuDiffers { difference: f32 },
+    #[cfg(feature = "gpu")]
+    #[error(
+        "some layers of a token take {} ms on it, and {} ms on the CPU",
+        milliseconds(gpu),
+        milliseconds(cpu)
+    )]
+    GpuSlower { gpu: Duration, cpu: Duration },
+    #[cfg(feature = "gpu")]
     #[error("only {placed} of {layers} layers fit in the memory of the GPU")]
     GpuShare { placed: usize, layers: usize },
     #[error("layers cannot be divided on the device {device}; use the device `gpu`, or `gpu:N`")]
@@ -260,4 +283,10 @@ const fn more_architectures() -> &'static str {
 
 const fn endian_hint(version: u32) -> &'static str {
     if matches!(version.swap_bytes(), 1..=3) { "; the file is big-endian" } else { "" }
+}
+
+/// Returns a time in milliseconds, for messages.
+#[cfg(feature = "gpu")]
+fn milliseconds(time: &Duration) -> f64 {
+    (time.as_secs_f64() * 1e5).round() / 100.0
 }

@@ -279,8 +279,8 @@ impl Model {
         Ok(Self { checkpoint, backend, context, adapters: Adapters::default() })
     }
 
-    /// Opens a model on the first GPU with memory of its own. The layers that do not fit are left to the
-    /// CPU. Returns `None` if there is no such GPU, or if it cannot be used.
+    /// Opens a model on the first GPU that may be faster than the CPU. The layers that do not fit are left to
+    /// the CPU. Returns `None` if there is no such GPU, if it cannot be used, or if the CPU takes less time.
     fn on_found_gpu(checkpoint: &Checkpoint, options: OpenOptions) -> Option<Self> {
         let device = gpu::found().filter(|_| options.kv_cache == KvCacheType::Auto)?;
         let supported = ModelSpec::of_known(checkpoint).and_then(|spec| gpu::check(&spec));
@@ -295,6 +295,10 @@ impl Model {
                 Ok(false) => "its results are not reliable".into(),
                 Err(error) => error.into(),
             },
+            Err(error) if gpu::is_slower(error.kind()) => {
+                tracing::info!(%device, %error, "computing on the CPU");
+                return None;
+            }
             Err(error) => error.into(),
         };
         tracing::warn!(%device, error, "cannot use the device; computing on the CPU");

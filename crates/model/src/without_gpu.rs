@@ -25,6 +25,11 @@ pub(crate) const fn found() -> Option<Device> {
     None
 }
 
+/// Reports that no GPU was tried.
+pub(crate) const fn is_slower(_: &Kind) -> bool {
+    false
+}
+
 pub(crate) const fn device(number: GpuNumber) -> Result<Gpu, Kind> {
     Err(Kind::DeviceFeature { device: Device::Gpu(number), feature: "gpu" })
 }

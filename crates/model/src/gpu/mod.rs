@@ -13,6 +13,7 @@
 
 mod decoder;
 mod head;
+mod open;
 mod pass;
 mod pipeline;
 mod placement;
@@ -21,6 +22,7 @@ mod pool;
 mod progress;
 mod sequence;
 mod states;
+mod trial;
 mod weights;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -32,19 +34,20 @@ use formwork_lm::{Abilities, LanguageModel, ModelError};
 use formwork_vocab::TokenId;
 
 use self::decoder::Decoder;
+use self::open::{Layers, NetworkMemory};
+pub(crate) use self::open::{Request, open};
 pub(crate) use self::pipeline::LastLayers;
-use self::pipeline::{Last, Pipeline};
-use self::placement::{Needs, joined, place, take_layers};
+pub(crate) use self::trial::is_slower;
 use self::weights::{Refusal, Rows, Weights};
+use crate::Device;
 use crate::backend::{Adapters, Backend, StepTime};
-use crate::cpu::{self, FeedForwards};
-use crate::device::{GpuInfo, GpuLayers, GpuNumber};
+use crate::cpu::FeedForwards;
+use crate::device::{GpuInfo, GpuNumber};
 use crate::error::Kind;
 use crate::ops::softcap;
 use crate::rope::Rope;
 use crate::spec::{ExpertSpec, LayerSpec, MixerSpec, ModelSpec, NormKind, NormPlacement};
-use crate::weights::{self as host, Matrix, Mixer, packed_block_bytes};
-use crate::{Device, MemoryUse, OpenOptions};
+use crate::weights::Matrix;
 
 /// Default of [`OpenOptions::state_bytes`](crate::OpenOptions::state_bytes).
 const STATE_BYTES: usize = 1 << 30;
@@ -99,11 +102,12 @@ pub fn gpus() -> Vec<GpuInfo> {
     adapters().into_iter().map(info).collect()
 }
 
-/// Returns the first GPU with memory of its own. `None` if there is none.
+/// Returns the first GPU that may be faster than the CPU: one with memory of its own, or Apple's. Another one
+/// reads the memory of the CPU, and no faster than the CPU does. Returns `None` if there is no such GPU.
 pub(crate) fn found() -> Option<Device> {
-    let discrete = adapters().iter().any(|adapter| adapter.kind == AdapterKind::Discrete);
-    // Such GPUs come first.
-    discrete.then_some(Device::Gpu(GpuNumber::Hardware(0)))
+    let first = adapters().into_iter().next()?;
+    let may_be_faster = first.kind == AdapterKind::Discrete || first.interface == "metal";
+    may_be_faster.then_some(Device::Gpu(GpuNumber::Hardware(0)))
 }
 
 /// Opens the device with this number. Drivers that compute on the CPU have no number. All models of the
@@ -133,150 +137,12 @@ fn open_adapter(number: GpuNumber) -> Result<Gpu, GpuError> {
     adapter?.open()
 }
 
-/// Requests that decide on the devices of a model's layers.
-#[derive(Clone, Copy)]
-pub(crate) struct Request {
-    /// Maximum number of tokens of a sequence.
-    pub(crate) context: usize,
-    pub(crate) options: OpenOptions,
-    /// True if nobody asked for a GPU. At least half of the layers must then fit.
-    pub(crate) is_found: bool,
-}
-
-/// Smallest context that is tried to keep a whole model on the GPUs if no context is given.
-const LEAST_CONTEXT: usize = 8192;
-
-/// Copies the weights of a model that [`check`] accepts to GPUs. Packs the layers that the options leave to the CPU in host
-/// memory. The second part of the result is the maximum number of tokens of a sequence.
-///
-/// # Errors
-/// Returns an error if a part of the model is not supported on GPUs, or if a device fails.
-pub(crate) fn open(
-    mut spec: ModelSpec,
-    mut weights: host::Weights,
-    Request { context, options, is_found }: Request,
-    mut gpus: Vec<(GpuNumber, Gpu)>,
-) -> Result<(Arc<dyn Backend>, usize), Kind> {
-    let kv = kv_type(&weights);
-    // The memory must not change the rotary frequencies.
-    let rope_context = context;
-    let memory: Vec<Option<u64>> = gpus.iter().map(|device| room(device, &gpus, options)).collect();
-    let state_bytes = options.state_bytes.unwrap_or_else(|| {
-        // A GPU usually has less memory than the host.
-        let least = memory.iter().flatten().min().map_or(u64::MAX, |memory| memory / 16);
-        STATE_BYTES.min(usize::try_from(least).unwrap_or(usize::MAX))
-    });
-    let wanted = options.gpu_layers.unwrap_or(if is_found { GpuLayers::Auto } else { GpuLayers::All });
-    let joined = joined(&spec);
-    let place_for = |context| {
-        let needs = Needs::of(&spec, &weights, (context, kv.bytes()), state_bytes);
-        place(&needs, &memory, (wanted, options.cpu_experts), &joined)
-    };
-    let fewest_on_cpu = options.cpu_experts.unwrap_or(0);
-    let (context, placement) = if wanted == GpuLayers::Auto && options.context.is_none() {
-        // A shorter context may leave the whole model on the GPUs.
-        let shorter = std::iter::successors(Some(context), |context| Some(context / 2));
-        let contexts = shorter.take_while(|shorter| *shorter >= LEAST_CONTEXT.min(context));
-        let tried = contexts.map(|context| (context, place_for(context)));
-        let last = context.min(LEAST_CONTEXT);
-        let mut whole =
-            tried.filter(|(_, placement)| placement.is_whole && placement.cpu_experts <= fewest_on_cpu);
-        whole.next().unwrap_or_else(|| (last, place_for(last)))
-    } else {
-        (context, place_for(context))
-    };
-    let placed: usize = placement.layers.iter().map(ExactSizeIterator::len).sum();
-    if is_found && 2 * placed < spec.layers.len() {
-        return Err(Kind::GpuShare { placed, layers: spec.layers.len() });
-    }
-    let is_one = placement.is_whole && gpus.len() == 1;
-    if spec.per_layer_input.is_some() && !is_one {
-        let part = "additional inputs of layers on several devices";
-        return Err(Kind::GpuModel { architecture: spec.architecture, part });
-    }
-    // Memory that was counted is taken at once, because a growth would need more.
-    let reserved = if wanted == GpuLayers::Auto { context } else { 0 };
-    let whole = spec.clone();
-    let last_gpu = if placement.is_whole { gpus.pop() } else { None };
-    let mut cpu_experts = placement.cpu_experts;
-    let mut parts = Vec::new();
-    for (device, layers) in gpus.into_iter().zip(&placement.layers).filter(|(_, layers)| !layers.is_empty()) {
-        let (spec, mut weights) = take_layers(&mut spec, &mut weights, layers.len());
-        let blocks = take_mixtures(&mut weights, &mut cpu_experts);
-        parts.push((device, Layers { spec, weights, blocks }));
-    }
-    let last_blocks =
-        if last_gpu.is_some() { take_mixtures(&mut weights, &mut cpu_experts) } else { Vec::new() };
-    let blocks = parts.iter().flat_map(|(_, layers)| &layers.blocks).chain(&last_blocks).flatten();
-    let of_blocks: usize = blocks.map(packed_block_bytes).sum();
-    let team = if last_gpu.is_none() || of_blocks > 0 { Some(options.team()?) } else { None };
-    if let Some(limit) = options.memory.filter(|_| team.is_some()) {
-        let of_layers = match last_gpu {
-            None => MemoryUse::of_weights(&spec, &weights, options.kv_cache),
-            Some(_) => MemoryUse::default(),
-        };
-        MemoryUse { weights: of_layers.weights + of_blocks, ..of_layers }.check(context, limit)?;
-    }
-    let network = |layers, has_head, device| {
-        let memory = NetworkMemory { rope_context, reserved, state_bytes, kv };
-        Network::new(layers, memory, has_head, device, team.clone()).map(Arc::new)
-    };
-    let mut first = Vec::new();
-    for (device, layers) in parts {
-        first.push(network(layers, false, device)?);
-    }
-    let last = if let Some(device) = last_gpu {
-        let last = network(Layers { spec, weights, blocks: last_blocks }, true, device)?;
-        if first.is_empty() {
-            return Ok((last, context));
-        }
-        Last::Gpu(last)
-    } else {
-        let team = team.map_or_else(|| options.team(), Ok)?;
-        let last = Arc::new(cpu::Network::new(spec, weights, (rope_context, options), team)?);
-        if first.is_empty() {
-            tracing::warn!("the CPU computes all layers");
-            return Ok((last, context));
-        }
-        Last::Cpu(last)
-    };
-    Ok((Arc::new(Pipeline { spec: whole, first, last }), context))
-}
-
-/// Takes the first mixtures of experts out of a model, at most `count`, which is reduced by their number.
-/// Returns a feed-forward block for each layer that had one of them.
-fn take_mixtures(weights: &mut host::Weights, count: &mut usize) -> Vec<Option<host::FeedForward>> {
-    let take = |layer: &mut host::LayerWeights| {
-        let is_taken = *count > 0 && layer.feed_forward.has_experts();
-        *count -= usize::from(is_taken);
-        is_taken.then(|| std::mem::replace(&mut layer.feed_forward, host::FeedForward::Nothing))
-    };
-    weights.layers.iter_mut().map(take).collect()
-}
-
-/// Returns the memory of a device that is left for a model, in bytes, if it is known.
-fn room((number, gpu): &(GpuNumber, Gpu), all: &[(GpuNumber, Gpu)], options: OpenOptions) -> Option<u64> {
-    let memory = options.gpu_memory.or(gpu.adapter().memory)?;
-    let parts = all.iter().filter(|(other, _)| other == number).count() as u64;
-    Some(memory.saturating_sub(gpu.allocated()) / parts)
-}
-
-/// Returns the type of the keys and values.
-fn kv_type(weights: &host::Weights) -> KvType {
-    let is_f32 = |linear: &host::Linear| linear.weight.encoding() == formwork_kernels::Encoding::F32;
-    let is_exact = |layer: &host::LayerWeights| match &layer.mixer {
-        Mixer::Attention(attention) => [&attention.key, &attention.value].into_iter().flatten().all(is_f32),
-        Mixer::Latent(latent) => is_f32(&latent.latent),
-        _ => true,
-    };
-    if weights.layers.iter().all(is_exact) { KvType::F32 } else { KvType::F16 }
-}
-
 /// Returns the size of all matrices that tokens are multiplied with, in the file and on a GPU.
 #[cfg(test)]
 pub(crate) fn weight_bytes(checkpoint: &crate::Checkpoint) -> Result<[usize; 2], crate::LoadError> {
     let spec = ModelSpec::of(checkpoint)?;
-    let weights = host::Weights::bind(checkpoint, &spec, None, host::Purpose::Measure)?;
+    let purpose = crate::weights::Purpose::Measure;
+    let weights = crate::weights::Weights::bind(checkpoint, &spec, None, purpose)?;
     let mut bytes = [0; 2];
     weights.each(&mut |matrix, _| {
         bytes[0] += matrix.rows * matrix.row_bytes();
@@ -354,23 +220,6 @@ fn unsupported(spec: &ModelSpec) -> Option<&'static str> {
     ]
     .into_iter()
     .find_map(|(is_part, part)| is_part.then_some(part))
-}
-
-/// Layers of a model on a GPU.
-struct Layers {
-    spec: ModelSpec,
-    weights: host::Weights,
-    /// Blocks that the CPU computes, by layer.
-    blocks: Vec<Option<host::FeedForward>>,
-}
-
-/// Memory of the decoders of a model.
-struct NetworkMemory {
-    /// Number of tokens that determines the rotary frequencies.
-    rope_context: usize,
-    reserved: usize,
-    state_bytes: usize,
-    kv: KvType,
 }
 
 impl Network {

@@ -4,7 +4,7 @@ use super::{Linear, Matrix};
 use crate::spec::{AttentionSpec, ConvolutionSpec, DeltaRuleSpec, LatentSpec, Mamba2Spec};
 
 /// Weights of the mixer of a layer.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Mixer<M = Matrix> {
     Nothing,
     Attention(Box<AttentionWeights<M>>),
@@ -15,7 +15,7 @@ pub(crate) enum Mixer<M = Matrix> {
 }
 
 /// Weights of an attention block.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct AttentionWeights<M = Matrix> {
     pub(crate) shape: AttentionSpec,
     pub(crate) query: Linear<M>,
@@ -38,7 +38,7 @@ pub(crate) struct AttentionWeights<M = Matrix> {
 }
 
 /// Norm weights for queries and for keys.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct QkNormWeights {
     pub(crate) query: Vec<f32>,
     /// Empty if the keys are those of another layer.
@@ -46,7 +46,7 @@ pub(crate) struct QkNormWeights {
 }
 
 /// Weights of a latent attention block.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct LatentWeights<M = Matrix> {
     pub(crate) shape: LatentSpec,
     pub(crate) query: LatentQuery<M>,
@@ -64,7 +64,7 @@ pub(crate) struct LatentWeights<M = Matrix> {
 }
 
 /// Weights that compute the queries of a latent attention block.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum LatentQuery<M = Matrix> {
     Direct(Linear<M>),
     /// Projection to a short vector, its norm, and the projection to the queries.
@@ -76,7 +76,7 @@ pub(crate) enum LatentQuery<M = Matrix> {
 }
 
 /// Weights of a causal convolution of each channel.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Convolution {
     pub(crate) shape: ConvolutionSpec,
     /// Factors of the positions, oldest first. Shape: `[kernel, channels]`.
@@ -86,7 +86,7 @@ pub(crate) struct Convolution {
 }
 
 /// Weights of a gated convolution.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct ShortConvolution<M = Matrix> {
     /// Projection to the gate of the convolution's input, the gate of its output, and its input.
     /// Shape: `[3 * channels, hidden]`.
@@ -96,7 +96,7 @@ pub(crate) struct ShortConvolution<M = Matrix> {
 }
 
 /// Weights of a gated delta rule.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct DeltaRule<M = Matrix> {
     pub(crate) shape: DeltaRuleSpec,
     /// Projection to queries, keys and values.
@@ -118,7 +118,7 @@ pub(crate) struct DeltaRule<M = Matrix> {
 }
 
 /// Weights of a Mamba2 block.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Mamba2<M = Matrix> {
     pub(crate) shape: Mamba2Spec,
     /// Projection to the gate of the output, the channels of the convolution, and the time steps.

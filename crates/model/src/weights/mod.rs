@@ -26,7 +26,7 @@ use crate::checkpoint::Checkpoint;
 use crate::spec::{ExpertSpec, ModelSpec};
 
 /// A linear layer: a weight matrix, and the bias to add to its products if the layer has one.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Linear<M = Matrix> {
     pub(crate) weight: M,
     pub(crate) bias: Option<Vec<f32>>,
@@ -40,7 +40,7 @@ pub(crate) struct Norm {
 }
 
 /// Weights of one decoder layer.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct LayerWeights<M = Matrix> {
     pub(crate) mixer_norm: Option<Norm>,
     pub(crate) mixer: Mixer<M>,
@@ -74,7 +74,7 @@ pub(crate) struct DraftHeadWeights<M = Matrix> {
 }
 
 /// Weights for the additional input of a layer.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct PerLayerInput<M = Matrix> {
     /// Projection of the residual stream to the gate of the input.
     pub(crate) gate: Linear<M>,
@@ -97,7 +97,7 @@ pub(crate) struct PerLayerInputs<M = Matrix> {
 }
 
 /// Weights of a feed-forward block.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum FeedForward<M = Matrix> {
     Nothing,
     Dense(GatedLinear<M>),
@@ -106,7 +106,7 @@ pub(crate) enum FeedForward<M = Matrix> {
 }
 
 /// Weights of a dense block and a mixture side by side.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct DenseAndExperts<M = Matrix> {
     pub(crate) dense: GatedLinear<M>,
     /// Norm of the output of the dense block.
@@ -121,7 +121,7 @@ pub(crate) struct DenseAndExperts<M = Matrix> {
 }
 
 /// Weights of a mixture of experts.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Mixture<M = Matrix> {
     pub(crate) spec: ExpertSpec,
     pub(crate) router: Linear<M>,
@@ -136,7 +136,7 @@ pub(crate) struct Mixture<M = Matrix> {
 }
 
 /// An expert that computes every token.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct SharedExpert<M = Matrix> {
     pub(crate) block: GatedLinear<M>,
     /// Projection to one number, whose logistic function is the factor of the output.
@@ -144,7 +144,7 @@ pub(crate) struct SharedExpert<M = Matrix> {
 }
 
 /// The matrices of a feed-forward block.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct GatedLinear<M = Matrix> {
     /// Projection that passes through the activation.
     pub(crate) gate: Linear<M>,

@@ -52,8 +52,8 @@ impl Format {
     /// Returns the format called `name` in `draft`. Returns `None` if no specification defines the
     /// name.
     pub(super) fn get(name: &str, draft: Draft) -> Option<Arc<Self>> {
-        static KNOWN: LazyLock<Mutex<FxHashMap<(String, Draft), Arc<Format>>>> =
-            LazyLock::new(Mutex::default);
+        type Known = FxHashMap<(String, Draft), Arc<Format>>;
+        static KNOWN: LazyLock<Mutex<Known>> = LazyLock::new(Mutex::default);
         let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (name.to_owned(), draft);
         if let Some(format) = known.get(&key) {
