@@ -89,6 +89,7 @@ fn as_value(gpu: &GpuInfo) -> Value {
         "binding_bytes": gpu.binding_bytes,
         "buffer_bytes": gpu.buffer_bytes,
         "memory_bytes": gpu.memory_bytes,
+        "matrix_cores": gpu.matrix_cores,
     })
 }
 
@@ -103,6 +104,9 @@ impl fmt::Display for Line<'_> {
         write!(f, " over {}, ", gpu.interface)?;
         if let Some(bytes) = gpu.memory_bytes {
             write!(f, "{} MiB of memory, ", megabytes(bytes))?;
+        }
+        if let Some(size) = gpu.matrix_cores {
+            write!(f, "matrix cores with blocks of {size}, ")?;
         }
         let (binding, buffer) = (megabytes(gpu.binding_bytes), megabytes(gpu.buffer_bytes));
         write!(f, "at most {binding} MiB per binding and {buffer} MiB per buffer")

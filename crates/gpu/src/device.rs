@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::{ThreadId, current};
 use std::time::Duration;
 
 use crate::kernel::{Access, Compiled, Layout};
-use crate::{Buffer, GpuError, memory};
+use crate::{Buffer, GpuError, MatrixCores, memory};
 
 /// Kind of an adapter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -73,6 +73,8 @@ pub struct Adapter {
     pub limits: Limits,
     /// Memory of the device, in bytes. `None` if the interface does not report it.
     pub memory: Option<u64>,
+    /// Hardware that multiplies blocks of matrices. `None` if there is none, or none that the kernels can use.
+    pub matrix_cores: Option<MatrixCores>,
 }
 
 /// Returns the adapters of the system. Hardware comes first, and drivers on the CPU last. The list
@@ -110,7 +112,8 @@ impl Adapter {
             _ => "vulkan",
         };
         let (kind, memory) = (AdapterKind::of(info.device_type), memory::of(&inner));
-        Self { inner, name: info.name, kind, interface, driver, limits, memory }
+        let matrix_cores = MatrixCores::of(&inner);
+        Self { inner, name: info.name, kind, interface, driver, limits, memory, matrix_cores }
     }
 
     /// Opens the device.
@@ -127,13 +130,9 @@ impl Adapter {
     /// # Errors
     /// Returns an error if the driver refuses.
     pub fn open_with(&self, binding: Option<u64>) -> Result<Gpu, GpuError> {
-        let request = self.inner.request_device(&wgpu::DeviceDescriptor {
-            required_features: self.inner.features() & wgpu::Features::TIMESTAMP_QUERY,
-            required_limits: self.inner.limits(),
-            memory_hints: wgpu::MemoryHints::Performance,
-            ..Default::default()
-        });
-        let (device, queue) = pollster::block_on(request)
+        let (device, queue) = self
+            .request(self.matrix_cores.is_some())
+            .or_else(|error| if self.matrix_cores.is_some() { self.request(false) } else { Err(error) })
             .map_err(|error| GpuError::Open { name: self.name.clone(), reason: error.to_string() })?;
         let state = Arc::new(State::default());
         let seen = Arc::clone(&state);
@@ -148,10 +147,33 @@ impl Adapter {
             queue,
             limits,
             state,
+            uses_matrix_cores: AtomicBool::new(false),
             layouts: Mutex::default(),
             compiled: Mutex::default(),
             staging: Mutex::default(),
         })))
+    }
+}
+
+impl Adapter {
+    /// Requests the device, with the features for matrix cores if `has_cores` is true.
+    #[allow(unsafe_code, reason = "features that wgpu calls experimental must be enabled so")]
+    fn request(&self, has_cores: bool) -> Result<(wgpu::Device, wgpu::Queue), wgpu::RequestDeviceError> {
+        let features = if has_cores { MatrixCores::features() } else { wgpu::Features::empty() };
+        let experimental_features = if has_cores {
+            // SAFETY: Kernels for matrix cores stay within their buffers, and they are used only where their
+            // results agree with those of other kernels.
+            unsafe { wgpu::ExperimentalFeatures::enabled() }
+        } else {
+            wgpu::ExperimentalFeatures::disabled()
+        };
+        pollster::block_on(self.inner.request_device(&wgpu::DeviceDescriptor {
+            required_features: self.inner.features() & wgpu::Features::TIMESTAMP_QUERY | features,
+            required_limits: self.inner.limits(),
+            memory_hints: wgpu::MemoryHints::Performance,
+            experimental_features,
+            ..Default::default()
+        }))
     }
 }
 
@@ -176,6 +198,8 @@ pub(crate) struct Inner {
     pub(crate) queue: wgpu::Queue,
     pub(crate) limits: Limits,
     pub(crate) state: Arc<State>,
+    /// True if matrix cores multiply prompts.
+    uses_matrix_cores: AtomicBool,
     pub(crate) layouts: Mutex<HashMap<Vec<Access>, Arc<Layout>>>,
     pub(crate) compiled: Mutex<HashMap<String, Arc<Compiled>>>,
     /// Idle buffers that the CPU can read.
@@ -247,6 +271,17 @@ impl Gpu {
     /// Returns the limits of the device.
     pub fn limits(&self) -> Limits {
         self.0.limits
+    }
+
+    /// Returns the matrix cores that multiply prompts. `None` if others multiply them.
+    pub fn prompt_cores(&self) -> Option<MatrixCores> {
+        self.0.adapter.matrix_cores.filter(|_| self.0.uses_matrix_cores.load(Ordering::Relaxed))
+    }
+
+    /// Sets whether matrix cores multiply prompts, if the device can use them. At first, they do not.
+    pub fn use_matrix_cores(&self, uses_matrix_cores: bool) {
+        let can = self.0.device.features().contains(MatrixCores::features());
+        self.0.uses_matrix_cores.store(uses_matrix_cores && can, Ordering::Relaxed);
     }
 
     /// Returns the size of all buffers in bytes.

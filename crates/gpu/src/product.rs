@@ -7,7 +7,7 @@ use crate::kernel::Access::{self, Read, Uniform, Write};
 use crate::mixture::Choice;
 use crate::source::{fill, float, unroll};
 use crate::weights::{Codes, Matrix, Part, Scales, Storage};
-use crate::{Bindings, Buffer, Gpu, Kernel};
+use crate::{Bindings, Buffer, Gpu, Kernel, MatrixCores};
 
 /// Form of the activations in a product.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -116,6 +116,8 @@ enum KernelShape {
     /// Numbers of tokens, and of rows of a thread.
     Tokens(u32, u32),
     Prompt,
+    /// Products of whole blocks by matrix cores.
+    PromptOnCores(MatrixCores),
 }
 
 #[derive(Clone)]
@@ -210,8 +212,11 @@ impl Product {
         if matches!(self.outputs, Outputs::Experts { .. }) {
             return self.steps(gpu, batch, steps);
         }
+        // MatrixCores have 16-bit floats, which weights of more bits do not fit.
+        let blocks = gpu.prompt_cores().filter(|_| self.operand == Operand::Bytes);
+        let shape = blocks.map_or(KernelShape::Prompt, KernelShape::PromptOnCores);
         for (index, part) in self.parts.iter().enumerate() {
-            let kernel = self.kernel(gpu, index, KernelShape::Prompt);
+            let kernel = self.kernel(gpu, index, shape);
             let workgroups = [part.rows.div_ceil(64), batch.tokens.div_ceil(64), 1];
             steps.push(crate::Step { kernel, bindings: part.bindings.clone(), workgroups });
         }
@@ -222,7 +227,26 @@ impl Product {
             Operand::Bytes => include_str!("shaders/tile_int8.wgsl").replace("BODY", &self.dots()),
             Operand::Floats => include_str!("shaders/tile_floats.wgsl").to_owned(),
         };
-        self.compile(gpu, part, &source, ("acc_$r_$t", 4, 4))
+        self.compile(gpu, part, &source, Sum { name: "acc_$r_$t", output: "output_$r", rows: 4, tokens: 4 })
+    }
+
+    /// Returns the source of the kernel that multiplies prompts with matrix cores.
+    pub(crate) fn core_source(&self, part: usize, cores: MatrixCores) -> String {
+        let MatrixCores { size, subgroup } = cores;
+        let source = fill(
+            include_str!("shaders/tile_matrix.wgsl"),
+            &[
+                ("RESULTS", format!("{}u", 4 * size * size)),
+                ("SQUARE", format!("{}u", size * size)),
+                ("SIZE", size.to_string()),
+                ("THREADS", format!("{}u", 4 * subgroup)),
+            ],
+        );
+        let count = 32 / size;
+        let sum = Sum { name: "result", output: "output", rows: count, tokens: count };
+        // Extensions come before all else.
+        "enable f16;\nenable wgpu_cooperative_matrix;\n".to_owned()
+            + &self.source(&self.parts[part], &source, sum)
     }
 
     fn kernel(&self, gpu: &Gpu, part: usize, shape: KernelShape) -> Kernel {
@@ -230,6 +254,7 @@ impl Product {
         let kernel = known.entry((part, shape)).or_insert_with(|| match shape {
             KernelShape::Tokens(tokens, rows) => self.token_kernel(gpu, &self.parts[part], tokens, rows),
             KernelShape::Prompt => self.prompt_kernel(gpu, &self.parts[part]),
+            KernelShape::PromptOnCores(cores) => gpu.kernel(&self.core_source(part, cores), &ACCESSES),
         });
         kernel.clone()
     }
@@ -287,7 +312,7 @@ impl Product {
                 ("ROWS", format!("{rows}u")),
             ],
         );
-        self.compile(gpu, part, &source, ("sum_$r_$t", rows, tokens))
+        self.compile(gpu, part, &source, Sum { name: "sum_$r_$t", output: "output_$r", rows, tokens })
     }
 
     /// Returns the statements that add the products of a group.
@@ -295,25 +320,25 @@ impl Product {
         include_str!("shaders/dots.wgsl").to_owned() + sums(self.storage.scales)
     }
 
-    /// Compiles the main function in `source`, whose product is called `sum`.
-    fn compile(
-        &self,
-        gpu: &Gpu,
-        part: &BoundPart,
-        source: &str,
-        (sum, rows, tokens): (&str, u32, u32),
-    ) -> Kernel {
+    /// Compiles the main function in `source`.
+    fn compile(&self, gpu: &Gpu, part: &BoundPart, source: &str, sum: Sum<'_>) -> Kernel {
+        gpu.kernel(&self.source(part, source, sum), &ACCESSES)
+    }
+
+    /// Completes the source of a kernel with the main function `source`.
+    fn source(&self, part: &BoundPart, source: &str, sum: Sum<'_>) -> String {
+        let Sum { name, output, rows, tokens } = sum;
         // The output of the part's first row, the number of outputs, and the bias of an output.
         let (part_first, outputs, bias) = match self.outputs {
             Outputs::All => {
-                (part.first, format!("{}u", part.rows), format!("bias[{}u + output_$r]", part.first))
+                (part.first, format!("{}u", part.rows), format!("bias[{}u + {output}]", part.first))
             }
-            Outputs::Listed(_) => (0, "batch.rows".to_owned(), "bias[list[output_$r]]".to_owned()),
+            Outputs::Listed(_) => (0, "batch.rows".to_owned(), format!("bias[list[{output}]]")),
             Outputs::Experts { rows, .. } => {
-                (0, format!("{rows}u"), format!("bias[expert * {rows}u + output_$r]"))
+                (0, format!("{rows}u"), format!("bias[expert * {rows}u + {output}]"))
             }
         };
-        let mut epilogue = sum.to_owned();
+        let mut epilogue = name.to_owned();
         if self.factor.to_bits() != 1f32.to_bits() {
             epilogue = format!("{epilogue} * {}", float(self.factor));
         }
@@ -330,9 +355,20 @@ impl Product {
             ("MINUS", format!("{}", self.storage.bias)),
         ];
         let source = reader(self.storage) + include_str!("shaders/bindings.wgsl") + source;
-        let source = unroll(&fill(&source, &values), &[('r', rows), ('t', tokens), ('q', 8)]);
-        gpu.kernel(&source, &ACCESSES)
+        unroll(&fill(&source, &values), &[('r', rows), ('t', tokens), ('q', 8)])
     }
+}
+
+/// Names of variables in a kernel, which lines may repeat for rows and tokens.
+#[derive(Clone, Copy)]
+struct Sum<'a> {
+    /// A product.
+    name: &'a str,
+    /// Number of its output.
+    output: &'a str,
+    /// Numbers of rows and tokens.
+    rows: u32,
+    tokens: u32,
 }
 
 /// Returns the statements that add the sums of a group to the product, in the order of the CPU's.

@@ -133,6 +133,9 @@ pub struct GpuInfo {
     pub buffer_bytes: u64,
     /// Memory of the device, in bytes. `None` if the interface does not report it.
     pub memory_bytes: Option<u64>,
+    /// Rows and columns of the blocks that matrix cores multiply. `None` if the device has none that the
+    /// kernels can use.
+    pub matrix_cores: Option<u32>,
 }
 
 /// Error for a text that is not the name of a device.

@@ -259,7 +259,8 @@ fn products_of_prompts_match_exact_ones() {
         let tokens: Vec<Token> = (0..70).map(|seed| Token::new(columns, seed + 1)).collect();
         let is_float = matrix.storage.codes.is_float();
         let operand = if is_float { Operand::Floats } else { Operand::Bytes };
-        let run = |tokens: &[Token]| {
+        let run = |tokens: &[Token], has_cores: bool| {
+            gpu.use_matrix_cores(has_cores);
             let batch = Batch { tokens: tokens.len() as u32, ..Batch::default() };
             let uniform = gpu.upload(&[batch]).unwrap();
             let x = activations(&gpu, tokens);
@@ -270,16 +271,23 @@ fn products_of_prompts_match_exact_ones() {
             Product::new(&gpu, &matrix, &inputs, &output).prompt_steps(&gpu, batch, &mut steps);
             gpu.run_and_read::<f32>(steps, &output.buffer, 74 * tokens.len()).unwrap()
         };
-        let given = run(&tokens);
-        let (mut difference, mut norm) = (0.0, 0.0);
-        for (at, given) in given.iter().enumerate() {
-            let expected = exact(&sample, at % 74 % ROWS, &tokens[at / 74], operand);
-            difference += (f64::from(*given) - expected).powi(2);
-            norm += expected.powi(2);
+        // MatrixCores have weights and activations of 16 bits.
+        for (has_cores, bound) in [(false, 1e-5), (true, 1e-3)] {
+            if has_cores && (is_float || gpu.adapter().matrix_cores.is_none()) {
+                continue;
+            }
+            let given = run(&tokens, has_cores);
+            let (mut difference, mut norm) = (0.0, 0.0);
+            for (at, given) in given.iter().enumerate() {
+                let expected = exact(&sample, at % 74 % ROWS, &tokens[at / 74], operand);
+                difference += (f64::from(*given) - expected).powi(2);
+                norm += expected.powi(2);
+            }
+            let error = f64::sqrt(difference / norm);
+            eprintln!("{name}, matrix cores {has_cores}: {error:.1e}");
+            assert!(error < bound, "{name}: {error:e}");
+            assert_eq!(run(&tokens[..1], has_cores), given[..74], "{name}: one token alone");
         }
-        let error = f64::sqrt(difference / norm);
-        assert!(error < 1e-5, "{name}: {error:e}");
-        assert_eq!(run(&tokens[..1]), given[..74], "{name}: one token alone");
     }
 }
 

@@ -13,29 +13,34 @@ use crate::mixture::{Choice, Groups, Mix, Router, Scores};
 use crate::product::{Activations, Batch, Inputs, Operand, Output, Outputs, Product, TILES};
 use crate::recurrent::{Convolution, GatedNorm, Recurrence, RecurrenceKind, Sharing};
 use crate::weights::{Codes, Matrix, Part, Scales, Storage};
-use crate::{Buffer, Gpu};
+use crate::{Buffer, Gpu, MatrixCores};
+
+const STORAGES: [(Codes, Scales); 9] = [
+    (Codes::Bytes, Scales::Half),
+    (Codes::Nibbles, Scales::HalfPair),
+    (Codes::FiveBits, Scales::Header),
+    (Codes::SixBits, Scales::Small),
+    (Codes::Nibbles, Scales::Pair),
+    (Codes::Bytes, Scales::Four),
+    (Codes::F16, Scales::Nothing),
+    (Codes::Bf16, Scales::Nothing),
+    (Codes::F32, Scales::Nothing),
+];
+
+fn matrix((codes, scales): (Codes, Scales), buffer: &Buffer) -> Matrix {
+    let planes = [(); 3].map(|()| buffer.clone());
+    Matrix {
+        storage: Storage { codes, scales, bias: 8 },
+        rows: 70,
+        groups: 9,
+        parts: vec![Part { first: 0, rows: 70, planes }],
+    }
+}
 
 /// Compiles the products of all storages.
 fn products(gpu: &Gpu, buffer: &Buffer) {
-    let codes = [
-        (Codes::Bytes, Scales::Half),
-        (Codes::Nibbles, Scales::HalfPair),
-        (Codes::FiveBits, Scales::Header),
-        (Codes::SixBits, Scales::Small),
-        (Codes::Nibbles, Scales::Pair),
-        (Codes::Bytes, Scales::Four),
-        (Codes::F16, Scales::Nothing),
-        (Codes::Bf16, Scales::Nothing),
-        (Codes::F32, Scales::Nothing),
-    ];
-    for (codes, scales) in codes {
-        let planes = [(); 3].map(|()| buffer.clone());
-        let matrix = Matrix {
-            storage: Storage { codes, scales, bias: 8 },
-            rows: 70,
-            groups: 9,
-            parts: vec![Part { first: 0, rows: 70, planes }],
-        };
+    for storage in STORAGES {
+        let matrix = matrix(storage, buffer);
         let x = Activations::new(gpu, 8, 288);
         let output = Output { buffer: gpu.buffer(4096), stride: 70, first: 0 };
         for operand in [Operand::Bytes, Operand::Floats] {
@@ -236,5 +241,27 @@ fn all_kernels_are_valid_for_vulkan_metal_and_direct3d() {
         let pipeline = hlsl::PipelineOptions::default();
         let mut text = String::new();
         hlsl::Writer::new(&mut text, &options, &pipeline).write(&module, &info, None).unwrap();
+    }
+}
+
+/// Also without a device that has matrix cores.
+#[test]
+fn kernels_for_matrix_cores_are_valid_for_vulkan() {
+    let Some(gpu) = gpu() else { return };
+    let buffer = gpu.buffer(1 << 16);
+    let x = Activations::new(&gpu, 8, 288);
+    let output = Output { buffer: gpu.buffer(4096), stride: 70, first: 0 };
+    for storage in STORAGES.into_iter().filter(|(codes, _)| !codes.is_float()) {
+        let (operand, outputs) = (Operand::Bytes, Outputs::All);
+        let inputs = Inputs { batch: &buffer, x: &x, operand, bias: Some(&buffer), factor: 2.0, outputs };
+        let product = Product::new(&gpu, &matrix(storage, &buffer), &inputs, &output);
+        // NVIDIA has blocks of 16, and lavapipe of 8.
+        for (size, subgroup) in [(16, 32), (8, 8)] {
+            let source = product.core_source(0, MatrixCores { size, subgroup });
+            let module = naga::front::wgsl::parse_str(&source).unwrap();
+            let mut validator = Validator::new(ValidationFlags::all(), Capabilities::all());
+            let info = validator.validate(&module).unwrap();
+            spv::write_vec(&module, &info, &spv::Options::default(), None).unwrap();
+        }
     }
 }

@@ -5,7 +5,8 @@
 //! back, and of those only the rows that are asked for.
 //!
 //! For quantised weights, activations are rounded to 8 bits as on the CPU, except those of a sequence's
-//! first token. The others are `f32`, where the CPU has 16 bits. Keys and values are `f16`, or `f32` if
+//! first token. The others are `f32`, where the CPU has 16 bits. Matrix cores also round the weights, to 16
+//! bits. Keys and values are `f16`, or `f32` if
 //! the weights are.
 //!
 //! All sums have a fixed order. If the driver keeps the order, the results of a token do not depend on
@@ -28,7 +29,9 @@ mod weights;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use formwork_gpu::attention::{KvType, workgroup_memory};
-use formwork_gpu::{AdapterKind, Gpu, GpuError, SELF_TEST_ROWS, WeakGpu, adapters, is_batch_invariant};
+use formwork_gpu::{
+    AdapterKind, Gpu, GpuError, SELF_TEST_ROWS, WeakGpu, adapters, choose_matrix_cores, is_batch_invariant,
+};
 use formwork_kernels::Team;
 use formwork_lm::{Abilities, LanguageModel, ModelError};
 use formwork_vocab::TokenId;
@@ -97,6 +100,7 @@ pub fn gpus() -> Vec<GpuInfo> {
             binding_bytes: adapter.limits.binding,
             buffer_bytes: adapter.limits.buffer,
             memory_bytes: adapter.memory,
+            matrix_cores: adapter.matrix_cores.map(|cores| cores.size),
         }
     };
     adapters().into_iter().map(info).collect()
@@ -118,7 +122,16 @@ pub(crate) fn device(number: GpuNumber) -> Result<Gpu, Kind> {
     if let Some(gpu) = open.iter().filter(|(own, _)| *own == number).find_map(|(_, gpu)| gpu.open()) {
         return Ok(gpu);
     }
-    let gpu = open_adapter(number).map_err(|error| Kind::Gpu { device: Device::Gpu(number), error })?;
+    let fail = |error| Kind::Gpu { device: Device::Gpu(number), error };
+    let mut gpu = open_adapter(number).map_err(fail)?;
+    match choose_matrix_cores(&gpu) {
+        Ok(is_chosen) => tracing::info!(device = %Device::Gpu(number), is_chosen, "tried the matrix cores"),
+        Err(error) => {
+            tracing::warn!(device = %Device::Gpu(number), %error, "the matrix cores cannot be used");
+            // The device may be lost.
+            gpu = open_adapter(number).map_err(fail)?;
+        }
+    }
     open.retain(|(own, _)| *own != number);
     open.push((number, gpu.downgrade()));
     Ok(gpu)
