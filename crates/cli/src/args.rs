@@ -61,8 +61,8 @@ pub(crate) struct OpenArgs {
     pub(crate) gpu_layers: Option<GpuLayers>,
 
     /// Number of first mixtures of experts that the CPU computes although the GPU has the rest of their
-    /// layers [default: with `--gpu-layers auto` as few as possible, otherwise 0].
-    #[arg(long, value_name = "N", alias = "n-cpu-moe")]
+    /// layers. Needs a device `gpu` [default: with `--gpu-layers auto` as few as possible, otherwise 0].
+    #[arg(long, value_name = "N")]
     pub(crate) cpu_experts: Option<usize>,
 
     /// Memory of each GPU for `--gpu-layers auto`, such as 8G [default: what the driver reports].

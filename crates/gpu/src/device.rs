@@ -73,7 +73,7 @@ pub struct Adapter {
     pub limits: Limits,
     /// Memory of the device, in bytes. `None` if the interface does not report it.
     pub memory: Option<u64>,
-    /// Hardware that multiplies blocks of matrices. `None` if there is none, or none that the kernels can use.
+    /// Hardware that multiplies blocks of matrices. `None` without such hardware that the kernels support.
     pub matrix_cores: Option<MatrixCores>,
 }
 

@@ -22,6 +22,7 @@
 
 pub mod attention;
 mod buffer;
+mod core_trial;
 mod device;
 mod error;
 mod kernel;
@@ -40,8 +41,9 @@ pub mod weights;
 mod tests;
 
 pub use self::buffer::Buffer;
+pub use self::core_trial::choose_matrix_cores;
 pub use self::device::{Adapter, AdapterKind, Gpu, Limits, WeakGpu, adapters};
 pub use self::error::GpuError;
 pub use self::kernel::{Access, Bindings, Kernel, Recorded, Step, Submitted};
-pub use self::matrix_cores::{MatrixCores, choose_matrix_cores};
+pub use self::matrix_cores::MatrixCores;
 pub use self::self_test::{SELF_TEST_ROWS, is_batch_invariant};

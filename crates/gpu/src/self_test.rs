@@ -91,7 +91,7 @@ fn are_experts_invariant(gpu: &Gpu, matrix: &Matrix) -> Result<bool, GpuError> {
 }
 
 /// Creates varied activations in both forms. The forms need not agree.
-pub(crate) fn activations(gpu: &Gpu, tokens: usize, width: usize) -> Result<Activations, GpuError> {
+fn activations(gpu: &Gpu, tokens: usize, width: usize) -> Result<Activations, GpuError> {
     let mut state = 0x9e37_79b9_u32;
     let mut next = || {
         state ^= state << 13;

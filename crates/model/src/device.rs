@@ -9,8 +9,8 @@ pub enum Device {
     /// A GPU if this build supports it and one is found; otherwise the CPU.
     ///
     /// The GPU is that of the features `cuda` or `metal`, or else the first one with memory of its own, or
-    /// Apple's, with Formwork's own kernels. The first layers of the model must have the same results there
-    /// as on the CPU, in less time. Such a GPU computes the layers that fit in its memory
+    /// Apple's, with Formwork's own kernels. The first layers of the model must have nearly the same results
+    /// there as on the CPU, in less time. Such a GPU computes the layers that fit in its memory
     /// ([`GpuLayers::Auto`]).
     ///
     /// Logs a warning if a GPU is present but cannot be used. A build with CUDA does not start on a

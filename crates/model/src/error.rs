@@ -192,18 +192,18 @@ pub(crate) enum Kind {
     )]
     GpuModel { architecture: String, part: &'static str },
     #[cfg(feature = "gpu")]
-    #[error("the first layers cannot be tried on the device {device}")]
+    #[error("the first layers cannot be tried on the device {device} and on the CPU")]
     GpuTrial {
         device: Device,
         #[source]
         error: formwork_lm::ModelError,
     },
     #[cfg(feature = "gpu")]
-    #[error("its results differ from those of the CPU by {:.0}%", difference * 100.0)]
-    GpuDiffers { difference: f32 },
+    #[error("the results of the GPU differ from those of the CPU")]
+    GpuDiffers,
     #[cfg(feature = "gpu")]
     #[error(
-        "some layers of a token take {} ms on it, and {} ms on the CPU",
+        "the GPU takes {} ms for the first layers of a token, and the CPU {} ms",
         milliseconds(gpu),
         milliseconds(cpu)
     )]
@@ -213,7 +213,7 @@ pub(crate) enum Kind {
     GpuShare { placed: usize, layers: usize },
     #[error("layers cannot be divided on the device {device}; use the device `gpu`, or `gpu:N`")]
     GpuLayers { device: Device },
-    #[error("only a device `gpu` or `gpu:N` leaves experts to the CPU, not the device {device}")]
+    #[error("the device {device} cannot leave experts to the CPU; use the device `gpu`, or `gpu:N`")]
     CpuExperts { device: Device },
     #[error("candle's own models do not run on the device {device}; use the device `cpu`")]
     GpuCandle { device: Device },

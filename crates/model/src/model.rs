@@ -209,7 +209,7 @@ impl Model {
             device if matches!(options.gpu_layers, Some(GpuLayers::Count(_))) => {
                 return Err(LoadError::new(checkpoint.path(), Kind::GpuLayers { device }));
             }
-            device if options.cpu_experts.is_some_and(|count| count > 0) && device != Device::Auto => {
+            device if options.cpu_experts.is_some_and(|count| count > 0) => {
                 return Err(LoadError::new(checkpoint.path(), Kind::CpuExperts { device }));
             }
             _ => Vec::new(),
@@ -361,7 +361,7 @@ impl Model {
     }
 
     /// Measures the steps of a forward pass of `tokens` tokens after `position` others of their
-    /// sequence, by the clock of the device.
+    /// sequence, by the clock of the device. Blocks that the CPU computes are not measured.
     ///
     /// # Errors
     /// Returns an error if the model does not run on Formwork's kernels for GPUs, or if the device

@@ -271,7 +271,7 @@ fn products_of_prompts_match_exact_ones() {
             Product::new(&gpu, &matrix, &inputs, &output).prompt_steps(&gpu, batch, &mut steps);
             gpu.run_and_read::<f32>(steps, &output.buffer, 74 * tokens.len()).unwrap()
         };
-        // MatrixCores have weights and activations of 16 bits.
+        // Matrix cores have weights and activations of 16 bits.
         for (has_cores, bound) in [(false, 1e-5), (true, 1e-3)] {
             if has_cores && (is_float || gpu.adapter().matrix_cores.is_none()) {
                 continue;

@@ -14,7 +14,7 @@ use crate::weights::{FeedForward, Packed, pack_blocks};
 /// Feed-forward blocks of layers whose other parts are on another device.
 #[derive(Debug)]
 pub(crate) struct FeedForwards {
-    /// The block of each layer. `None` if the other device has it.
+    /// The block of each layer. `None` where the other device computes it.
     blocks: Vec<Option<FeedForward<Packed>>>,
     team: Arc<Team>,
 }

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use formwork_gpu::Gpu;
 use formwork_gpu::attention::KvType;
-use formwork_gpu::{AdapterKind, Gpu};
 use formwork_kernels::Encoding;
 
 use super::pipeline::{Last, Pipeline};
 use super::placement::{Needs, Placement, joined, place, take_layers};
-use super::trial::Trial;
+use super::trial::{How, Trial};
 use super::{Network, STATE_BYTES};
 use crate::backend::Backend;
 use crate::cpu;
@@ -49,8 +49,8 @@ pub(crate) struct Request {
 /// Smallest context that is tried to keep a whole model on the GPUs if no context is given.
 const LEAST_CONTEXT: usize = 8192;
 
-/// Copies the weights of a model that [`check`](super::check) accepts to GPUs. Packs the layers that the options leave to the CPU in host
-/// memory. The second part of the result is the maximum number of tokens of a sequence.
+/// Copies the weights of a model that [`check`](super::check) accepts to GPUs. Packs the parts that are left
+/// to the CPU in host memory. The second part of the result is the maximum number of tokens of a sequence.
 ///
 /// # Errors
 /// Returns an error if a part of the model is not supported on GPUs, or if a device fails.
@@ -62,11 +62,13 @@ pub(crate) fn open(
 ) -> Result<(Arc<dyn Backend>, usize), Kind> {
     let kv = kv_type(&weights);
     let Request { context: rope_context, options, is_found } = request;
-    if let Some(device) = gpus.first().filter(|_| is_found) {
-        Trial::of(&spec, &weights, (kv, options), device.clone())?.verdict()?;
-    }
     let Division { context, placement, state_bytes, is_reserved } =
         divided(&spec, &weights, (kv, request), &gpus)?;
+    if let Some(device) = gpus.first().filter(|_| is_found) {
+        let mixtures = weights.layers.iter().filter(|layer| layer.feed_forward.has_experts()).count();
+        let how = How { kv, options, cpu_experts: (placement.cpu_experts, mixtures) };
+        Trial::of(&spec, &weights, how, device)?.verdict()?;
+    }
     // Memory that was counted is taken at once, because a growth would need more.
     let reserved = if is_reserved { context } else { 0 };
     let whole = spec.clone();
@@ -159,6 +161,9 @@ fn divided(
     } else {
         (context, place_for(context))
     };
+    if options.cpu_experts.is_some_and(|count| count > 0) && placement.cpu_experts == 0 {
+        tracing::warn!("the model has no mixtures of experts to leave to the CPU");
+    }
     let placed: usize = placement.layers.iter().map(ExactSizeIterator::len).sum();
     if is_found && 2 * placed < spec.layers.len() {
         return Err(Kind::GpuShare { placed, layers: spec.layers.len() });
@@ -173,7 +178,7 @@ fn divided(
 
 /// Takes the first mixtures of experts out of a model, at most `count`, which is reduced by their number.
 /// Returns a feed-forward block for each layer that had one of them.
-fn take_mixtures(weights: &mut Weights, count: &mut usize) -> Vec<Option<FeedForward>> {
+pub(super) fn take_mixtures(weights: &mut Weights, count: &mut usize) -> Vec<Option<FeedForward>> {
     let take = |layer: &mut LayerWeights| {
         let is_taken = *count > 0 && layer.feed_forward.has_experts();
         *count -= usize::from(is_taken);
@@ -184,11 +189,7 @@ fn take_mixtures(weights: &mut Weights, count: &mut usize) -> Vec<Option<FeedFor
 
 /// Returns the memory of a device that is left for a model, in bytes, if it is known.
 fn room((number, gpu): &(GpuNumber, Gpu), all: &[(GpuNumber, Gpu)], options: OpenOptions) -> Option<u64> {
-    let adapter = gpu.adapter();
-    let memory = options.gpu_memory.or(adapter.memory)?;
-    // Such a GPU has the memory of the CPU.
-    let of_cpu = options.memory.filter(|_| adapter.kind == AdapterKind::Integrated);
-    let memory = of_cpu.map_or(memory, |of_cpu| memory.min(of_cpu as u64));
+    let memory = options.gpu_memory.or(gpu.adapter().memory)?;
     let parts = all.iter().filter(|(other, _)| other == number).count() as u64;
     Some(memory.saturating_sub(gpu.allocated()) / parts)
 }

@@ -198,9 +198,11 @@ fn experts_on_the_cpu_give_its_results() {
         }
     }
     let tiny = tiny::tiny("llama", GgmlDType::F32);
-    let options = OpenOptions { cpu_experts: Some(1), ..OpenOptions::default() };
-    let error = open_with(&tiny.file, options).unwrap_err().to_string();
-    assert!(error.contains("only a device `gpu` or `gpu:N` leaves experts to the CPU"), "{error}");
+    for device in [Device::Cpu, Device::Auto] {
+        let options = OpenOptions { device, cpu_experts: Some(1), ..OpenOptions::default() };
+        let error = open_with(&tiny.file, options).unwrap_err().to_string();
+        assert!(error.contains("cannot leave experts to the CPU; use the device `gpu`"), "{error}");
+    }
 }
 
 #[test]

@@ -188,6 +188,7 @@ impl Workspace {
                 activated = activated.max(count * dense.width.next_multiple_of(32));
             }
         }
+        let has_mixtures = weights.layers.iter().any(|layer| layer.mixture().is_some());
         let (rows, attended) = (sum_rows(spec, context), queries.max(recurred));
         let blocks = (context / BLOCK + 1).max(1 << 14);
         let items = || (floats(rows * 8), floats(PIECE * 2));
@@ -210,7 +211,7 @@ impl Workspace {
             activated: Activations::new(gpu, PIECE, activated),
             sums: floats(rows * queries),
             stats: floats(rows * heads * 2),
-            mixture: MixtureSpace::new(gpu, spec),
+            mixture: if has_mixtures { MixtureSpace::new(gpu, spec) } else { None },
             latent: LatentSpace::new(gpu, spec)?,
             layer_inputs: spec.per_layer_input.map(|width| {
                 let [embedded, inputs] = [(); 2].map(|()| floats(PIECE * spec.layers.len() * width));
