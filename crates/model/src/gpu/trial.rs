@@ -36,9 +36,9 @@ const GENERATED: usize = 8;
 /// should not.
 const SHARE: f64 = 0.8;
 
-/// Maximum difference of the results of a token, relative to their norm. Rounding makes some difference, and a
-/// driver with an error a far larger one.
-const DIFFERENCE: f32 = 0.1;
+/// Maximum difference of the results of a token, relative to their norm. Rounding makes some difference, such
+/// as 0.07 after all layers of Gemma 3 270M in `Q4_K`, and a driver with an error a far larger one.
+const DIFFERENCE: f32 = 0.25;
 
 /// Results of a trial.
 #[derive(Clone, Copy, Debug)]
