@@ -28,7 +28,7 @@ const STORAGES: [Storage; 3] = [
 
 /// Tests the matrix cores of a device, and lets them multiply prompts if this holds:
 ///
-/// - Their results are those of other kernels, but for the rounding to 16 bits.
+/// - Apart from the rounding to 16 bits, their results are those of other kernels.
 /// - A token has the same bits at each place among others.
 /// - They take less time. On a driver that computes on the CPU, the time does not matter.
 ///
@@ -37,6 +37,10 @@ const STORAGES: [Storage; 3] = [
 /// # Errors
 /// Returns an error if the device reported one.
 pub fn choose_matrix_cores(gpu: &Gpu) -> Result<bool, GpuError> {
+    gpu.use_matrix_cores(true);
+    if gpu.prompt_cores().is_none() {
+        return Ok(false);
+    }
     let is_hardware = gpu.adapter().kind != AdapterKind::Cpu;
     let [rows, groups, tokens] = if is_hardware { [4096, 128, 256] } else { [70, 16, 70] };
     let (mut other_seconds, mut seconds, mut is_right) = (0.0, 0.0, true);
@@ -46,9 +50,6 @@ pub fn choose_matrix_cores(gpu: &Gpu) -> Result<bool, GpuError> {
         let expected = trial.results(gpu, 0)?;
         other_seconds += if is_hardware { trial.least_seconds(gpu)? } else { 0.0 };
         gpu.use_matrix_cores(true);
-        if gpu.prompt_cores().is_none() {
-            return Ok(false);
-        }
         let found = trial.results(gpu, 0)?;
         seconds += if is_hardware { trial.least_seconds(gpu)? } else { 0.0 };
         let shifted = trial.results(gpu, SHIFT)?;

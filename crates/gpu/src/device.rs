@@ -157,15 +157,11 @@ impl Adapter {
 
 impl Adapter {
     /// Requests the device, with the features for matrix cores if `has_cores` is true.
-    #[allow(unsafe_code, reason = "features that wgpu calls experimental must be enabled so")]
     fn request(&self, has_cores: bool) -> Result<(wgpu::Device, wgpu::Queue), wgpu::RequestDeviceError> {
-        let features = if has_cores { MatrixCores::features() } else { wgpu::Features::empty() };
-        let experimental_features = if has_cores {
-            // SAFETY: Kernels for matrix cores stay within their buffers, and they are used only where their
-            // results agree with those of other kernels.
-            unsafe { wgpu::ExperimentalFeatures::enabled() }
+        let (features, experimental_features) = if has_cores {
+            (MatrixCores::features(), MatrixCores::experimental())
         } else {
-            wgpu::ExperimentalFeatures::disabled()
+            (wgpu::Features::empty(), wgpu::ExperimentalFeatures::disabled())
         };
         pollster::block_on(self.inner.request_device(&wgpu::DeviceDescriptor {
             required_features: self.inner.features() & wgpu::Features::TIMESTAMP_QUERY | features,
@@ -273,7 +269,7 @@ impl Gpu {
         self.0.limits
     }
 
-    /// Returns the matrix cores that multiply prompts. `None` if others multiply them.
+    /// Returns the matrix cores that multiply prompts. `None` if plain cores do.
     pub fn prompt_cores(&self) -> Option<MatrixCores> {
         self.0.adapter.matrix_cores.filter(|_| self.0.uses_matrix_cores.load(Ordering::Relaxed))
     }

@@ -24,6 +24,14 @@ impl MatrixCores {
             | wgpu::Features::SUBGROUP
     }
 
+    /// Allows a device to use features that `wgpu` calls experimental.
+    #[allow(unsafe_code, reason = "wgpu asks for it before its experimental features can be used")]
+    pub(crate) fn experimental() -> wgpu::ExperimentalFeatures {
+        // SAFETY: The kernel stays within its buffers, and is used only where its results agree with those
+        // of other kernels.
+        unsafe { wgpu::ExperimentalFeatures::enabled() }
+    }
+
     /// Returns the matrix cores of an adapter, with the largest blocks. `None` if the environment variable
     /// `FORMWORK_MATRIX_CORES` is 0.
     pub(crate) fn of(adapter: &wgpu::Adapter) -> Option<Self> {

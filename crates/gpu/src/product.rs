@@ -212,7 +212,7 @@ impl Product {
         if matches!(self.outputs, Outputs::Experts { .. }) {
             return self.steps(gpu, batch, steps);
         }
-        // Matrix cores have 16-bit floats, which float weights do not fit.
+        // The kernel for matrix cores reads activations of 8 bits.
         let blocks = gpu.prompt_cores().filter(|_| self.operand == Operand::Bytes);
         let shape = blocks.map_or(KernelShape::Prompt, KernelShape::PromptOnCores);
         for (index, part) in self.parts.iter().enumerate() {

@@ -76,7 +76,6 @@ impl FeedForwards {
         let Some(Some(block)) = self.blocks.get(layer) else { return &[] };
         let BlockInput { normed, stream, is_first } = input;
         room(&mut workspace.normed, normed.len()).copy_from_slice(normed);
-        room(&mut workspace.result, normed.len());
         let tokens = normed.len() / spec.hidden;
         let roundings = vec![Rounding::at(usize::from(!is_first)); tokens];
         let pass = Pass { spec, team: &self.team, roundings, adapters: Vec::new(), tokens: Vec::new() };

@@ -9,7 +9,7 @@ use super::pool::own_key_len;
 use super::states::layer_state_bytes;
 use crate::device::GpuLayers;
 use crate::spec::{AttentionSpec, KeyValues, MixerSpec, ModelSpec};
-use crate::weights::{InputWeights, Matrix, TextHead, Weights};
+use crate::weights::{InputWeights, LayerWeights, Matrix, TextHead, Weights};
 
 /// Memory for the activations and logits of a pass beside the sums of attention, in bytes. The actual
 /// amount depends on the model.
@@ -194,7 +194,13 @@ pub(super) fn take_layers(spec: &mut ModelSpec, weights: &mut Weights, count: us
         }
     }
     let layers = weights.layers.drain(..count).collect();
-    let own = Weights {
+    (first, with_layers(weights, layers))
+}
+
+/// Returns the weights of a part of a model with these layers, which shares the embedding and the output
+/// head.
+pub(super) fn with_layers(weights: &Weights, layers: Vec<LayerWeights>) -> Weights {
+    Weights {
         embedding: weights.embedding.clone(),
         per_layer_inputs: None,
         layers,
@@ -203,8 +209,7 @@ pub(super) fn take_layers(spec: &mut ModelSpec, weights: &mut Weights, count: us
         input: InputWeights::default(),
         text_head: TextHead::default(),
         head: weights.head.clone(),
-    };
-    (first, own)
+    }
 }
 
 #[cfg(test)]

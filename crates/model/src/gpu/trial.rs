@@ -12,6 +12,7 @@ use formwork_vocab::TokenId;
 use super::decoder::Decoder;
 use super::open::take_mixtures;
 use super::pipeline::LastLayers;
+use super::placement::with_layers;
 use super::{Layers, Network, NetworkMemory};
 use crate::backend::Adapters;
 use crate::cpu;
@@ -19,7 +20,7 @@ use crate::device::GpuNumber;
 use crate::error::Kind;
 use crate::ops::scale;
 use crate::spec::ModelSpec;
-use crate::weights::{InputWeights, LayerWeights, Matrix, TextHead, Weights};
+use crate::weights::{LayerWeights, Matrix, Weights};
 use crate::{Device, OpenOptions};
 
 /// Size in bytes of the matrices that are tried, if the model has as many. The caches of most CPUs are
@@ -102,7 +103,7 @@ impl Trial {
     /// Accepts the GPU.
     ///
     /// # Errors
-    /// Returns an error if its results are wrong, or if the CPU takes little more time.
+    /// Returns an error if its results are wrong, or if it saves too little time.
     pub(super) fn verdict(&self) -> Result<(), Kind> {
         let Self { difference, gpu, cpu } = *self;
         tracing::debug!(difference, ?gpu, ?cpu, "tried the first layers");
@@ -116,7 +117,7 @@ impl Trial {
     }
 }
 
-/// Reports whether the error means that the CPU takes little more time.
+/// Reports whether the error means that the GPU saves too little time.
 pub(crate) const fn is_slower(error: &Kind) -> bool {
     matches!(error, Kind::GpuSlower { .. })
 }
@@ -136,16 +137,8 @@ fn first_layers(spec: &ModelSpec, weights: &Weights) -> (ModelSpec, Weights) {
     let layer_specs = spec.layers[..layers.len()].to_vec();
     let spec = ModelSpec { layers: layer_specs, per_layer_input: None, ..spec.clone() };
     let embedding = weights.embedding.as_ref().unwrap_or(&weights.head).clone();
-    let weights = Weights {
-        embedding: Some(embedding),
-        per_layer_inputs: None,
-        layers,
-        draft_head: None,
-        output_norm: weights.output_norm.clone(),
-        input: InputWeights::default(),
-        text_head: TextHead::default(),
-        head: Matrix::of_floats(&vec![0.0; spec.hidden], spec.hidden),
-    };
+    let head = Matrix::of_floats(&vec![0.0; spec.hidden], spec.hidden);
+    let weights = Weights { embedding: Some(embedding), head, ..with_layers(weights, layers) };
     (spec, weights)
 }
 
@@ -181,10 +174,10 @@ fn computed(decoder: &mut dyn LastLayers, input: &[f32]) -> Result<(Duration, Ve
     Ok((least, states))
 }
 
-/// Returns the norm of the difference of a token's results relative to that of the expected ones: that of the
-/// first token, which has kernels of its own, or the median of the others, whichever is larger. A small
-/// difference can choose another expert for a token, so single others do not count. Infinite if a result is
-/// not a number.
+/// Compares results token by token: divides the norm of the difference by that of the expected results.
+/// Returns the larger one of the first token's, which has kernels of its own, and the median of the others'.
+/// Single other tokens do not count, because a small difference can choose another expert. Returns infinity
+/// if a result is not a number.
 fn difference(expected: &[f32], found: &[f32]) -> f32 {
     let hidden = expected.len() / (PROMPT + GENERATED);
     let square = |sum: f32, x: f32| x.mul_add(x, sum);
