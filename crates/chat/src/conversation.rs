@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use formwork_lm::{ChatInput, Message};
 use serde_json::{Map, Value, json};
 
+use crate::declarations;
 use crate::format::ChatFormat;
 use crate::probe::Native;
 use crate::tool::Tool;
@@ -16,27 +17,41 @@ impl ChatFormat {
     /// and results have the role `tool`.
     ///
     /// `variables` are further variables of the template. `tools` are passed as the variable
-    /// `tools` if the template supports tools. Otherwise, the system message describes them.
+    /// `tools` if the template supports tools. Otherwise, the system message describes them. The variable
+    /// `enable_thinking` switches thoughts on or off in each template that can do so, and a
+    /// `reasoning_effort` that the template does not know is replaced by the nearest that it knows.
     pub fn input(
         &self,
         messages: &[Message],
         tools: &[Tool],
         mut variables: Map<String, Value>,
     ) -> ChatInput {
+        self.thinking.set(&mut variables);
         let mut messages: Vec<Message> = match (self.native, self.written) {
             (Some(native), _) => {
                 let mut messages: Vec<Message> =
                     messages.iter().map(|message| adapted(message, native)).collect();
+                results_without_calls_as_text(&mut messages);
                 results_in_order(&mut messages);
                 self.rename_calls(&mut messages);
-                messages
+                if self.calls.separator.is_none() { with_single_calls(messages) } else { messages }
             }
             (None, Some(written)) => written.messages(messages, &self.calls),
             (None, None) => plain(messages),
         };
+        for message in &mut messages {
+            if message.role == "developer" {
+                "system".clone_into(&mut message.role);
+            }
+            // Many templates fail without content.
+            if message.content.is_none() && !message.fields.contains_key("tool_calls") {
+                message.content = Some(String::new());
+            }
+        }
         if !tools.is_empty() {
             if self.declares_tools() {
-                variables.insert("tools".to_owned(), tools.iter().map(Tool::declaration).collect());
+                let declared = tools.iter().map(|tool| declarations::with_properties(tool.declaration()));
+                variables.insert("tools".to_owned(), declared.collect());
             } else {
                 add_to_system(&mut messages, &self.described(tools));
             }
@@ -111,6 +126,47 @@ fn results_in_order(messages: &mut [Message]) {
         }
         rest = after;
     }
+}
+
+/// Converts results that follow no call to messages of the user, because many templates leave them out or
+/// refuse them.
+fn results_without_calls_as_text(messages: &mut [Message]) {
+    let mut is_after_call = false;
+    for message in messages {
+        if message.role != "tool" {
+            is_after_call = message.fields.contains_key("tool_calls");
+        } else if !is_after_call {
+            *message = result_as_text(message);
+        }
+    }
+}
+
+/// Splits answers with several calls into answers with one call, each followed by its result, for templates
+/// that write one call only. The results must have the order of the calls.
+fn with_single_calls(messages: Vec<Message>) -> Vec<Message> {
+    let mut all = Vec::with_capacity(messages.len());
+    let mut rest = messages.into_iter().peekable();
+    while let Some(mut message) = rest.next() {
+        let calls = match message.fields.get_mut("tool_calls") {
+            Some(Value::Array(calls)) if calls.len() > 1 => std::mem::take(calls),
+            _ => {
+                all.push(message);
+                continue;
+            }
+        };
+        let mut answer = Some(message);
+        for call in calls {
+            let mut one = answer.take().unwrap_or_else(|| Message::new("assistant", ""));
+            let is_result =
+                |message: &Message| message.role == "tool" && message.fields["tool_call_id"] == call["id"];
+            let result =
+                rest.next_if(|message| message.fields.contains_key("tool_call_id") && is_result(message));
+            one.fields.insert("tool_calls".to_owned(), vec![call].into());
+            all.push(one);
+            all.extend(result);
+        }
+    }
+    all
 }
 
 /// Appends `text` to the system message, or inserts a system message if there is none.
@@ -188,7 +244,7 @@ pub(crate) fn plain(messages: &[Message]) -> Vec<Message> {
     for message in messages {
         let mut message = message.clone();
         if message.role == "tool" {
-            message = Message::new("user", format!("<tool_response>\n{}\n</tool_response>", message.text()));
+            message = result_as_text(&message);
         }
         if let Some(Value::Array(calls)) = message.fields.shift_remove("tool_calls") {
             let said = Some(message.text().to_owned()).filter(|text| !text.is_empty());
@@ -205,6 +261,10 @@ pub(crate) fn plain(messages: &[Message]) -> Vec<Message> {
         }
     }
     plain
+}
+
+fn result_as_text(result: &Message) -> Message {
+    Message::new("user", format!("<tool_response>\n{}\n</tool_response>", result.text()))
 }
 
 fn written(call: &Value) -> String {

@@ -1,6 +1,7 @@
 use formwork_grammar::Trigger;
-use formwork_lm::ChatTemplate;
+use formwork_lm::{ChatInput, ChatTemplate};
 use formwork_vocab::{TokenId, Vocabulary};
+use serde_json::Value;
 
 use crate::arguments::Arguments;
 use crate::harmony::Harmony;
@@ -8,6 +9,7 @@ use crate::named::{self, WrittenCalls};
 use crate::numbering::Numbering;
 use crate::probe::{Calls, JsonReason, Native, Probe};
 use crate::tags::{self, Marked};
+use crate::thinking::ThinkingVariables;
 use crate::tool::{CustomInput, Tool, Tools};
 
 /// Format of a model's answers. See the [module](crate) documentation.
@@ -25,6 +27,8 @@ pub struct ChatFormat {
     /// True if the template renders system messages. If false, they go into the first user message.
     pub(crate) system: bool,
     pub(crate) thoughts: Option<Tags>,
+    /// The template's variables about thoughts.
+    pub(crate) thinking: ThinkingVariables,
     pub(crate) harmony: Option<Harmony>,
     /// Spellings of the end-of-sequence tokens.
     pub(crate) ends: Vec<String>,
@@ -113,13 +117,14 @@ impl ChatFormat {
         let found = calls.as_ref().ok().map(|(format, _)| format);
         let named = named::of(&probe, template.source(), &controls, found);
         let system = probe.has_system();
+        let thinking = ThinkingVariables::of(&|variables| probe.prompt_with(variables), harmony.is_some());
         let none = Numbering::default();
         let (calls, native, written, numbering, reason) = match (calls, named) {
             (_, Some((format, written))) => (format, None, Some(written), none, None),
             (Ok((format, calls)), None) => (format, Some(calls.native), None, calls.numbering, None),
             (Err(reason), None) => (CallFormat::fallback(), None, None, none, Some(reason)),
         };
-        Self { calls, native, reason, numbering, written, system, thoughts, harmony, ends }
+        Self { calls, native, reason, numbering, written, system, thoughts, thinking, harmony, ends }
     }
 
     /// Determines whether the answer to `prompt` has no thoughts, may start with thoughts, or
@@ -140,6 +145,19 @@ impl ChatFormat {
         } else {
             Thoughts::Possible
         }
+    }
+
+    /// Ends thoughts that a prompt began, if the variable `enable_thinking` of `input` is false. So models
+    /// whose template cannot switch thoughts off do not think either.
+    #[must_use]
+    pub fn without_begun_thoughts(&self, mut prompt: String, input: &ChatInput) -> String {
+        let is_off = input.variables.get("enable_thinking") == Some(&Value::Bool(false));
+        if let (true, Thoughts::Begun, Some(close)) = (is_off, self.thoughts(&prompt), self.thoughts_close())
+        {
+            prompt.push_str(&close);
+            prompt.push_str(&self.content_after_thoughts());
+        }
+        prompt
     }
 
     /// Returns the start of an answer whose content starts with `content`. Returns `None` if the format
@@ -291,18 +309,21 @@ fn thoughts(probe: &Probe<'_>, source: Option<&str>, controls: &[(TokenId, Strin
     if let Some((open, close)) = section {
         return Some(tags(&open, close));
     }
-    let around = around.as_ref().and_then(|(open, close)| Some((opening_tag(open)?, first_tag(close)?)));
-    let begun = probe.header().filter(|header| header.contains("<think>"));
+    let header = probe.header().unwrap_or_default();
+    let around = around.as_ref().and_then(|(open, close)| {
+        let close = first_tag(close)?;
+        let begun = || open.trim().is_empty().then(|| opening_of(close, &header)).flatten();
+        Some((opening_tag(open).map(str::to_owned).or_else(begun)?, close))
+    });
+    let begun = header.contains("<think>");
     let written = probe.before_words().filter(|before| before.contains("</think>"));
     let is_mentioned = |(_, close): &(&str, &str)| {
         source.is_some_and(|source| source.contains(close))
             && controls.iter().any(|(_, spelling)| spelling == close)
     };
     match around {
-        Some((open, close)) => Some(tags(open, close)),
-        None if begun.is_some() || written.is_some() || probe.can_forgo_thoughts() => {
-            Some(tags("<think>", "</think>"))
-        }
+        Some((open, close)) => Some(tags(&open, close)),
+        None if begun || written.is_some() || probe.can_forgo_thoughts() => Some(tags("<think>", "</think>")),
         None => THOUGHT_TAGS.into_iter().find(is_mentioned).map(|(open, close)| tags(open, close)),
     }
 }
@@ -320,6 +341,12 @@ fn section_tags<'t>(before: &str, after: &'t str) -> Option<(String, &'t str)> {
     let len = first_tag(rest)?.len() + before.len() - name;
     let is_closed = name < separator && rest[first_tag(rest)?.len()..].starts_with(&before[name..]);
     is_closed.then(|| (before[start..].to_owned(), &rest[..len]))
+}
+
+/// Returns the opening tag of a closing tag, such as `<think>` of `</think>`, if the end of a prompt has it.
+fn opening_of(close: &str, header: &str) -> Option<String> {
+    let open = close.replacen('/', "", 1);
+    (open != close && header.contains(&open)).then_some(open)
 }
 
 /// Returns the tag that `text` consists of, possibly followed by the name of a channel.

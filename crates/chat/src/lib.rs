@@ -14,13 +14,14 @@
 //! in `<tool_call>` tags. So any model can call tools.
 //!
 //! # Limitations
-//! The crate has no wire types and does not sample. Some formats are not found, for example nested tags
-//! with the names of members (`MiniMax` M3). Their models get the `<tool_call>` tags as well.
+//! The crate has no wire types and does not sample. Models whose formats are not found get the `<tool_call>`
+//! tags as well.
 
 mod answer;
 mod arguments;
 mod conversation;
 pub mod decision;
+mod declarations;
 mod describe;
 mod format;
 mod harmony;
@@ -29,6 +30,7 @@ mod numbering;
 mod probe;
 mod reader;
 mod tags;
+mod thinking;
 mod tool;
 mod turns;
 

@@ -141,13 +141,17 @@ impl<'a> Probe<'a> {
         Some(with.strip_prefix(without.as_str()).unwrap_or_default().to_owned())
     }
 
+    /// Returns a prompt with further variables of the template.
+    pub(crate) fn prompt_with(&self, variables: Map<String, Value>) -> Option<String> {
+        let messages = vec![Message::new("user", QUESTION)];
+        self.template.render(&ChatInput { messages, add_generation_prompt: true, variables }).ok()
+    }
+
     /// Returns true if the variable `enable_thinking` can turn thoughts off: if it is false, the
     /// prompt ends with `</think>`.
     pub(crate) fn can_forgo_thoughts(&self) -> bool {
         let variables = Map::from_iter([("enable_thinking".to_owned(), Value::Bool(false))]);
-        let messages = vec![Message::new("user", QUESTION)];
-        let input = ChatInput { messages, add_generation_prompt: true, variables };
-        self.template.render(&input).is_ok_and(|text| text.trim_end().ends_with("</think>"))
+        self.prompt_with(variables).is_some_and(|text| text.trim_end().ends_with("</think>"))
     }
 
     /// Returns the text that the template writes between the end of a prompt and the words of the
@@ -203,6 +207,11 @@ impl<'a> Probe<'a> {
                 return Some((native, Arguments::Json, one));
             }
             let (members, one) = self.one_call_in_members(native)?;
+            // A template that expects arguments as text writes an object as Python does.
+            let as_text = Native { arguments_as_text: true, ..native };
+            if let Some(one) = members.is_python_dict().then(|| self.one_call(as_text)).flatten() {
+                return Some((as_text, Arguments::Json, one));
+            }
             let arguments = Arguments::of(members, controls);
             Some((native, arguments, one))
         });
@@ -224,7 +233,8 @@ impl<'a> Probe<'a> {
         let first = first.unwrap_or_default();
         let goes_on = self.number_later(native, &open, &between).is_some_and(|later| later == first + 2);
         let numbering = Numbering::of(&open, &between, first, goes_on);
-        let short_ids = !native.named_ids && !self.takes_long_ids(native);
+        let takes_ids = ["call_0123456789abcdef01234567", "1"].iter().all(|id| self.takes_id(id, native));
+        let short_ids = !native.named_ids && !takes_ids;
         let native = Native { short_ids, ..native };
         let [open, between] = [open, between].map(|text| with_placeholder(&text));
         Ok(Calls { arguments, open, between, separator, close: one.close, turn_end, numbering, native })
@@ -268,14 +278,14 @@ impl<'a> Probe<'a> {
         tag.map_or("", |at| &text[..=at]).to_owned()
     }
 
-    /// Returns true if the template accepts ids of more than nine characters.
-    fn takes_long_ids(&self, native: Native) -> bool {
+    /// Returns true if the template accepts a call with the id `id`.
+    fn takes_id(&self, id: &str, native: Native) -> bool {
         let mut messages = vec![call(&NAMES[..1], native), result(0, native)];
         for message in &mut messages {
             for place in ["/tool_call_id", "/tool_calls/0/id"] {
                 let mut fields = Value::Object(std::mem::take(&mut message.fields));
-                if let Some(id) = fields.pointer_mut(place) {
-                    *id = "call_0123456789abcdef01234567".into();
+                if let Some(given) = fields.pointer_mut(place) {
+                    *given = id.into();
                 }
                 if let Value::Object(changed) = fields {
                     message.fields = changed;

@@ -1,31 +1,64 @@
 //! Conversations whose turns a template does not take as they are.
 //!
-//! Some templates want the user and the assistant to alternate, or a single system message at the
-//! start. Clients write several system messages and several messages of one speaker in a row.
+//! Some templates want the user and the assistant to alternate, a single system message at the start, or
+//! a message of the user. Clients write several system messages, several messages of one speaker in a
+//! row, and messages of the user directly after the result of a call.
 
 use formwork_lm::{ChatInput, ChatTemplate, Message, TemplateError};
 use serde_json::Value;
 
-/// Renders a conversation. If the template refuses its turns, or leaves out the text of a system or
-/// user message, the conversation is rendered with [merged turns](merged).
+use crate::declarations;
+
+/// Content of an answer that separates the result of a call from the next message of the user.
+const ACKNOWLEDGEMENT: &str = "OK.";
+
+/// Renders a conversation.
+///
+/// If the template refuses the conversation, or leaves out the text of a system or user message, the
+/// conversation is rendered with other turns. Each of these changes is tried after those before it:
+///
+/// 1. Messages in a row of one speaker are joined. System messages before the first answer are joined at
+///    the start, and later ones become messages of the user at their place.
+/// 2. Answers without text and calls are left out.
+/// 3. In a conversation without a message of the user, the last system message becomes one.
+/// 4. An answer is added between a call or its result and a message of the user. An empty message of the
+///    user is added before an answer at the start.
+///
+/// If the template refuses the declarations of the tools, they are
+/// [simplified](declarations::simplified).
 ///
 /// # Errors
-/// Returns the error of the template for the conversation as it is, if the template refuses the merged
-/// turns as well.
+/// Returns the error of the template for the conversation as it is, if the template refuses the changed
+/// conversations as well.
 pub fn render(template: &dyn ChatTemplate, input: &ChatInput) -> Result<String, TemplateError> {
     let rendered = template.render(input);
     if rendered.as_ref().is_ok_and(|text| has_all(text, &input.messages)) {
         return rendered;
     }
-    let messages = merged(&input.messages);
-    if messages.len() == input.messages.len() {
-        return rendered;
+    let mut incomplete = None;
+    let mut tried = vec![input.messages.clone()];
+    for step in 1..=STEPS {
+        let messages = with_other_turns(&input.messages, step);
+        if tried.contains(&messages) {
+            continue;
+        }
+        let changed = ChatInput { messages, ..input.clone() };
+        match template.render(&changed) {
+            Ok(text) if has_all(&text, &changed.messages) => return Ok(text),
+            Ok(text) => incomplete = incomplete.or(Some(text)),
+            Err(_) => {}
+        }
+        tried.push(changed.messages);
     }
-    let again = template.render(&ChatInput { messages, ..input.clone() });
-    match (rendered, again) {
-        (_, Ok(text)) => Ok(text),
-        (rendered, Err(_)) => rendered,
-    }
+    let error = match (rendered, incomplete) {
+        (Ok(text), _) | (Err(_), Some(text)) => return Ok(text),
+        (Err(error), None) => error,
+    };
+    let simplified = input.variables.get("tools").and_then(declarations::simplified);
+    let Some(tools) = simplified else { return Err(error) };
+    let mut simpler = input.clone();
+    simpler.variables.insert("tools".to_owned(), tools);
+    render(template, &simpler).map_err(|_| error)
 }
 
 /// A prompt that ends inside the answer.
@@ -66,7 +99,7 @@ pub fn render_begun(
 /// Returns true if a text has the texts of all system and user messages, in their order.
 fn has_all(text: &str, messages: &[Message]) -> bool {
     let mut rest = text;
-    for message in messages.iter().filter(|message| message.role == "system" || message.role == "user") {
+    for message in messages.iter().filter(|message| is(message, "system") || is(message, "user")) {
         // Templates remove spaces around a text.
         let said = message.text().trim();
         match rest.find(said) {
@@ -77,16 +110,75 @@ fn has_all(text: &str, messages: &[Message]) -> bool {
     true
 }
 
-/// Joins all system messages at the start, and messages of the user or of the assistant in a row.
-fn merged(messages: &[Message]) -> Vec<Message> {
-    let is_system = |message: &&Message| message.role == "system";
+/// Number of changes that [`render`] tries.
+const STEPS: usize = 4;
+
+/// Returns messages with the first `steps` changes of [`render`].
+fn with_other_turns(messages: &[Message], steps: usize) -> Vec<Message> {
+    let mut messages = with_systems_first(messages);
+    if steps >= 2 {
+        messages
+            .retain(|message| !is(message, "assistant") || !message.text().is_empty() || has_calls(message));
+    }
+    let has_user = messages.iter().any(|message| is(message, "user"));
+    if steps >= 3
+        && !has_user
+        && let Some(system) = messages.iter_mut().rfind(|message| is(message, "system"))
+    {
+        "user".clone_into(&mut system.role);
+    }
+    let messages = joined(messages);
+    if steps >= 4 { with_alternation(messages) } else { messages }
+}
+
+fn is(message: &Message, role: &str) -> bool {
+    message.role == role
+}
+
+fn has_calls(message: &Message) -> bool {
+    message.fields.contains_key("tool_calls")
+}
+
+/// Moves system messages before the first answer to the start, and makes later ones messages of the user.
+/// So the prompt before a later message stays as it was.
+fn with_systems_first(messages: &[Message]) -> Vec<Message> {
+    let answer = messages.iter().position(|message| is(message, "assistant"));
+    let (before, after) = messages.split_at(answer.unwrap_or(messages.len()));
+    let (systems, others): (Vec<_>, Vec<_>) =
+        before.iter().cloned().partition(|message| is(message, "system"));
+    let after = after.iter().map(|message| {
+        if is(message, "system") {
+            Message::new("user", format!("<system>\n{}\n</system>", message.text()))
+        } else {
+            message.clone()
+        }
+    });
+    systems.into_iter().chain(others).chain(after).collect()
+}
+
+/// Adds answers and messages of the user, so that they alternate.
+fn with_alternation(messages: Vec<Message>) -> Vec<Message> {
+    let mut all: Vec<Message> = Vec::with_capacity(messages.len() + 1);
+    for message in messages {
+        let last = all.last();
+        let after_call = last.is_some_and(|last| is(last, "tool") || has_calls(last));
+        if is(&message, "user") && after_call {
+            all.push(Message::new("assistant", ACKNOWLEDGEMENT));
+        } else if is(&message, "assistant") && last.is_none_or(|last| is(last, "system")) {
+            all.push(Message::new("user", ""));
+        }
+        all.push(message);
+    }
+    all
+}
+
+/// Joins messages of one speaker in a row, except for results of calls.
+fn joined(messages: Vec<Message>) -> Vec<Message> {
     let mut all: Vec<Message> = Vec::with_capacity(messages.len());
-    let others = messages.iter().filter(|message| !is_system(message));
-    for message in messages.iter().filter(is_system).chain(others) {
-        let last = all.last_mut().filter(|last| last.role == message.role && message.role != "tool");
-        match last {
-            Some(last) => add(last, message),
-            None => all.push(message.clone()),
+    for message in messages {
+        match all.last_mut().filter(|last| last.role == message.role && !is(&message, "tool")) {
+            Some(last) => add(last, &message),
+            None => all.push(message),
         }
     }
     all
@@ -117,83 +209,4 @@ fn add(last: &mut Message, message: &Message) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A template that wants turns to alternate, after at most one system message.
-    struct Alternating;
-
-    impl ChatTemplate for Alternating {
-        fn render(&self, input: &ChatInput) -> Result<String, TemplateError> {
-            let turns = input.messages.iter().skip_while(|message| message.role == "system");
-            for (index, message) in turns.enumerate() {
-                if (message.role == "user") != (index % 2 == 0) {
-                    return Err(TemplateError { message: "roles must alternate".to_owned(), line: None });
-                }
-            }
-            Ok(text(&input.messages))
-        }
-    }
-
-    /// A template that writes only the first system message.
-    struct OneSystem;
-
-    impl ChatTemplate for OneSystem {
-        fn render(&self, input: &ChatInput) -> Result<String, TemplateError> {
-            let mut messages = input.messages.clone();
-            let mut count = 0;
-            messages.retain(|message| {
-                count += usize::from(message.role == "system");
-                message.role != "system" || count == 1
-            });
-            Ok(text(&messages))
-        }
-    }
-
-    fn text(messages: &[Message]) -> String {
-        let turn = |message: &Message| format!("<{}>{}", message.role, message.text().trim());
-        messages.iter().map(turn).collect::<Vec<_>>().concat()
-    }
-
-    fn rendered(template: &dyn ChatTemplate, turns: &[(&str, &str)]) -> Result<String, TemplateError> {
-        let messages = turns.iter().map(|(role, text)| Message::new(*role, *text)).collect();
-        render(template, &ChatInput { messages, ..ChatInput::default() })
-    }
-
-    #[test]
-    fn turns_are_merged_only_where_a_template_needs_it() {
-        let turns = [("system", "a"), ("system", "b"), ("user", "c "), ("user", "d"), ("assistant", "e")];
-        let merged = "<system>a\n\nb<user>c \n\nd<assistant>e";
-        assert_eq!(rendered(&Alternating, &turns).unwrap(), merged);
-        assert_eq!(rendered(&OneSystem, &turns).unwrap(), merged);
-        let alternating = [("system", "a"), ("system", "b"), ("user", "c"), ("assistant", "e")];
-        assert_eq!(rendered(&Alternating, &alternating).unwrap(), "<system>a<system>b<user>c<assistant>e");
-        let later = [("user", "a"), ("system", "b"), ("assistant", "c"), ("assistant", "d"), ("user", "e")];
-        let merged = "<system>b<user>a<assistant>c\n\nd<user>e";
-        assert_eq!(rendered(&Alternating, &later).unwrap(), merged);
-    }
-
-    #[test]
-    fn what_no_merging_helps_is_the_first_error() {
-        let error = rendered(&Alternating, &[("assistant", "a")]).unwrap_err();
-        assert_eq!(error.message, "roles must alternate");
-        let error = rendered(&Alternating, &[("assistant", "a"), ("assistant", "b")]).unwrap_err();
-        assert_eq!(error.message, "roles must alternate");
-    }
-
-    #[test]
-    fn calls_and_thoughts_of_merged_messages_are_kept() {
-        let with = |text: &str, thought: &str, id: i32| {
-            let mut message = Message::new("assistant", text);
-            message.fields.insert("reasoning_content".to_owned(), thought.into());
-            message.fields.insert("tool_calls".to_owned(), vec![id].into());
-            message
-        };
-        let mut messages = vec![with("", "x", 1), with("b", "y", 2)];
-        messages[0].content = None;
-        let [merged] = merged(&messages).try_into().unwrap();
-        assert_eq!(merged.text(), "b");
-        assert_eq!(merged.fields["reasoning_content"], "x\ny");
-        assert_eq!(merged.fields["tool_calls"], Value::from(vec![1, 2]));
-    }
-}
+mod tests;

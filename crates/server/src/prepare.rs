@@ -222,7 +222,8 @@ impl Served {
                 return Err(Kind::NoContinuation.into());
             }
         }
-        let mut text = formwork_chat::render(&*self.model.template, &input).map_err(Kind::Template)?;
+        let text = formwork_chat::render(&*self.model.template, &input).map_err(Kind::Template)?;
+        let mut text = self.format.without_begun_thoughts(text, &input);
         let mut thoughts = self.format.thoughts(&text);
         if chat.parameters.reasoning_budget.is_some()
             && thoughts == Thoughts::Possible

@@ -131,6 +131,7 @@ impl Served {
         }
         let input = self.chat_input(&request.chat, &request.chat.tools);
         let input = ChatInput { add_generation_prompt: request.add_generation_prompt, ..input };
-        Ok(formwork_chat::render(&*self.model.template, &input).map_err(Kind::Template)?)
+        let text = formwork_chat::render(&*self.model.template, &input).map_err(Kind::Template)?;
+        Ok(self.format.without_begun_thoughts(text, &input))
     }
 }

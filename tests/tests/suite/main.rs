@@ -19,6 +19,7 @@ mod named_formats;
 mod notation_masks;
 mod packages;
 mod parts;
+mod real_conversations;
 mod real_models;
 mod remote_calls;
 mod standard_budgets;

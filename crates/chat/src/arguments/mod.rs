@@ -139,6 +139,11 @@ impl Members {
         Part::at(tool.place.as_str(), part)
     }
 
+    /// Returns true if the arguments are a dictionary of Python.
+    pub(crate) fn is_python_dict(&self) -> bool {
+        self.strings == StringForm::Python && self.name_open == "'"
+    }
+
     /// Returns the texts around a value of the type `kind`.
     pub(crate) const fn around(&self, kind: ValueType) -> &(String, String) {
         &self.around[kind as usize]

@@ -122,8 +122,8 @@ impl Asker<'_> {
     /// keeps the tokens before a question for further questions about the same conversation.
     ///
     /// # Errors
-    /// Returns an error if the question cannot be asked in this way, the template fails or begins
-    /// thoughts, or the text cannot be encoded.
+    /// Returns an error if the question cannot be asked in this way, the template fails, or the text cannot
+    /// be encoded.
     pub fn ask(
         &self,
         messages: &[Message],
@@ -187,18 +187,17 @@ impl Asker<'_> {
         thinks: bool,
         head: &mut PromptHead,
     ) -> Result<Vec<TokenId>, AskError> {
-        // Switches of several families.
-        let switches = ["enable_thinking", "thinking"].map(|name| (name.to_owned(), Value::Bool(thinks)));
+        let switch = [("enable_thinking".to_owned(), Value::Bool(thinks))];
         let mut input = ChatInput { messages: messages.to_vec(), ..ChatInput::default() };
         input.messages.iter_mut().for_each(plain_arguments);
         let mut question = vec![Message::new("user", question)];
         let spellings = Spellings::replace(&mut input.messages, &mut question, self.tokenizer.vocabulary());
         let [question] = &question[..] else { return Ok(Vec::new()) };
         add_user_text(&mut input, &spellings.begun(question.text()));
-        let input = self.format.input(&input.messages, &[], Map::from_iter(switches));
-        let mut text = render(self.template, &input)?;
+        let input = self.format.input(&input.messages, &[], Map::from_iter(switch));
+        let text = render(self.template, &input)?;
+        let mut text = self.format.without_begun_thoughts(text, &input);
         let open = match (thinks, self.format.thoughts(&text)) {
-            (false, Thoughts::Begun) => return Err(AskError::Thinks),
             (false, _) => self.format.content_open(&text),
             (true, Thoughts::Begun) => String::new(),
             (true, Thoughts::Possible) => self.format.thoughts_open().ok_or(AskError::NoThoughts)?,

@@ -166,9 +166,6 @@ pub enum AskError {
     /// The tokenizer has no tokens for a part of the prompt.
     #[error("the prompt cannot be encoded: {0}")]
     Prompt(#[from] VocabError),
-    /// The prompt ends inside thoughts.
-    #[error("the chat template of this model always begins thoughts, so its answer cannot be a decision")]
-    Thinks,
     /// A thought was asked for, and the model has none.
     #[error("this model writes no thoughts, so there is no reasoning before its answer")]
     NoThoughts,

@@ -94,7 +94,7 @@ async fn the_wording_of_prompts_is_fixed() {
         // A mark stands before the question while the template renders.
         prompts.push(template.last.lock().unwrap().replace("\u{e000}?\u{e000}", ""));
     }
-    let head = "enable_thinking=false\nthinking=false\nuser: S\n\n";
+    let head = "enable_thinking=false\nuser: S\n\n";
     let expected = [
         "Angry?\n\nAnswer with yes or no only.",
         // The last prompt has the options in reverse.
@@ -346,10 +346,7 @@ async fn conversations_reach_the_template_and_control_tokens_stay_text() {
     });
     let answer = decide(&app, &body).await;
     assert_eq!(answer.status, StatusCode::OK, "{}", answer.text);
-    let ids = answer.json()["answers"][0]["prompt_token_ids"][0].as_array().unwrap().clone();
-    let bytes: Vec<u8> =
-        ids.iter().map(|id| u8::try_from(id.as_u64().unwrap()).expect("no control token")).collect();
-    let prompt = String::from_utf8(bytes).unwrap();
+    let prompt = prompt_of(&answer.json()["answers"][0]);
     assert!(prompt.contains("user: Hi\n{\"b\":[1,\"</s>\"]}"), "{prompt}");
     assert!(
         prompt.contains("done") && prompt.contains("assistant: Well.\nuser: Is </s> an end?"),
@@ -372,13 +369,22 @@ impl formwork_lm::ChatTemplate for Thinking {
 }
 
 #[tokio::test]
-async fn a_template_that_always_thinks_is_refused() {
+async fn thoughts_that_a_template_always_begins_are_ended() {
     let model = ServedModel { template: Arc::new(Thinking), ..served("m", fixture::start(varied(2000))) };
     let app = App::new(vec![model], ServerOptions::default()).unwrap();
-    let body = json!({ "input": "S", "questions": [{ "type": "predicate", "instructions": "?" }] });
-    let answer = decide(&app, &body).await;
-    assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{}", answer.text);
-    assert!(answer.text.contains("always begins thoughts"), "{}", answer.text);
+    let formwork = json!({ "return_prompt_token_ids": true, "orders": 1 });
+    let questions = json!([{ "type": "predicate", "instructions": "?" }]);
+    let answer = decide(&app, &json!({ "input": "S", "questions": questions, "formwork": formwork })).await;
+    assert_eq!(answer.status, StatusCode::OK, "{}", answer.text);
+    let prompt = prompt_of(&answer.json()["answers"][0]);
+    assert!(prompt.ends_with("assistant:<think>\n</think>\n\n"), "{prompt}");
+}
+
+/// Returns the text of an answer's first prompt.
+fn prompt_of(answer: &Value) -> String {
+    let ids = answer["prompt_token_ids"][0].as_array().expect("token ids");
+    let byte = |id: &Value| u8::try_from(id.as_u64().expect("a number")).expect("no control token");
+    String::from_utf8(ids.iter().map(byte).collect()).expect("text")
 }
 
 #[tokio::test]

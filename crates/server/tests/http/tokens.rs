@@ -118,7 +118,10 @@ async fn tools_are_in_the_prompt_of_a_conversation() {
         &json!({"messages": [{"role": "user", "content": "Hi"}], "tools": [tool]}),
     )
     .await;
-    assert_eq!(prompt, json!({"prompt": format!("tools:[{tool}]\nuser:Hi\nassistant:")}));
+    // Templates read `properties` without a check.
+    let mut declared = tool;
+    declared["function"]["parameters"]["properties"] = json!({});
+    assert_eq!(prompt, json!({"prompt": format!("tools:[{declared}]\nuser:Hi\nassistant:")}));
 }
 
 #[tokio::test]
