@@ -133,7 +133,8 @@ impl ChatFormat {
             }
             // The first character that is not whitespace decides.
             (Content::Free, None) => {
-                Part::OneOf(vec![Part::Regex(r"\s*([^{\s][\s\S]*)?".to_owned()), whole()])
+                let first = format.bracket();
+                Part::OneOf(vec![Part::Regex(format!(r"\s*([^\{first}\s][\s\S]*)?")), whole()])
             }
         }
     }

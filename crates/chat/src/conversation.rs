@@ -17,9 +17,10 @@ impl ChatFormat {
     /// and results have the role `tool`.
     ///
     /// `variables` are further variables of the template. `tools` are passed as the variable
-    /// `tools` if the template supports tools. Otherwise, the system message describes them. The variable
-    /// `enable_thinking` switches thoughts on or off in each template that can do so, and a
-    /// `reasoning_effort` that the template does not know is replaced by the nearest that it knows.
+    /// `tools` if the template supports tools. Otherwise, the system message describes them.
+    ///
+    /// The variable `enable_thinking` switches thoughts in each template that can do so. The template gets
+    /// the effort nearest to `reasoning_effort` that it takes.
     pub fn input(
         &self,
         messages: &[Message],

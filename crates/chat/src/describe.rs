@@ -11,7 +11,8 @@ use crate::tags::Marked;
 /// Description of a [`ChatFormat`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Description {
-    /// Way in which calls are written: `JSON`, `raw text`, `quoted text`, `Python` or `harmony`.
+    /// Way in which calls are written: `JSON`, `raw text`, `quoted text`, `JSON values` of named arguments,
+    /// `Python` or `harmony`.
     pub notation: &'static str,
     /// A call with a string and a number, as the model writes it.
     pub sample: String,
@@ -82,6 +83,7 @@ impl StringForm {
         match self {
             Self::Raw { .. } => "raw text",
             Self::Quoted { .. } => "quoted text",
+            Self::Json => "JSON values",
             Self::Python => "Python",
         }
     }

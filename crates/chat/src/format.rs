@@ -343,7 +343,7 @@ fn section_tags<'t>(before: &str, after: &'t str) -> Option<(String, &'t str)> {
     is_closed.then(|| (before[start..].to_owned(), &rest[..len]))
 }
 
-/// Returns the opening tag of a closing tag, such as `<think>` of `</think>`, if the end of a prompt has it.
+/// Returns the opening tag for a closing tag, such as `<think>` for `</think>`, if the `header` contains it.
 fn opening_of(close: &str, header: &str) -> Option<String> {
     let open = close.replacen('/', "", 1);
     (open != close && header.contains(&open)).then_some(open)
@@ -423,6 +423,11 @@ impl CallFormat {
     /// Returns true if calls can be distinguished from content.
     fn is_usable(&self) -> bool {
         !self.open.0.is_empty() || (!self.content_open.is_empty() && self.separator.is_some())
+    }
+
+    /// Returns the bracket with which calls begin that have no [trigger](Self::trigger).
+    pub(crate) fn bracket(&self) -> char {
+        self.open.text().chars().next().unwrap_or('{')
     }
 
     /// Returns the trigger that ends content and starts a call, and the text between the trigger

@@ -5,8 +5,7 @@
 //! template has the entry's texts. The name of a model never counts.
 //!
 //! `SmolLM3` and ERNIE 4.5 need no entry: their form is the one for unknown models, JSON in `<tool_call>`
-//! tags. Bare lists such as `[f(a=1)]` of Llama 4 have no entry, because a list in an answer is not always a
-//! call.
+//! tags.
 
 use formwork_lm::Message;
 use formwork_vocab::TokenId;
@@ -42,6 +41,8 @@ enum Form {
     Json,
     /// `a='b', n=3`, with JSON in arrays and objects.
     Python,
+    /// `a="b", n=3`, with JSON in arrays and objects.
+    Keywords,
     /// Bare names, and strings between two of these quotes.
     Quoted(&'static str),
     /// Raw values, with the texts before a name, before a value and after a value.
@@ -49,7 +50,7 @@ enum Form {
 }
 
 /// All named formats. Of several that apply, the first counts.
-const NAMED: [Named; 8] = [
+const NAMED: [Named; 9] = [
     // Granite 3.0 to 3.3. The template asks for "<|tool_call|> followed by a JSON list"; vLLM's parser
     // `granite` has the names of the members.
     Named {
@@ -84,6 +85,18 @@ const NAMED: [Named; 8] = [
         separator: Some("}, {\"name\": \""),
         close: "}]</tool_calls>",
         arguments: Form::Json,
+    },
+    // Llama 4, Llama 3.2, ToolACE and others whose template asks for a list of Python calls. vLLM's templates
+    // for them ask for this form, but write the values of earlier calls without their types.
+    Named {
+        tokens: &[],
+        texts: &["[func_name1(param"],
+        replaces: false,
+        open: "[",
+        between: "(",
+        separator: Some("), "),
+        close: ")]",
+        arguments: Form::Keywords,
     },
     // LFM2 and LFM2.5 with templates without calls. The form is that of TRL's `lfm2_v2.jinja`, which
     // writes calls.
@@ -197,6 +210,9 @@ impl Form {
             Self::Json => Arguments::Json,
             Self::Python => {
                 layout(["", ", ", "=", ""], StringForm::Python, python, NestedForm::Json, controls)
+            }
+            Self::Keywords => {
+                layout(["", ", ", "=", ""], StringForm::Json, python, NestedForm::Json, controls)
             }
             Self::Quoted(quote) => {
                 let strings = StringForm::Quoted { open: (*quote).to_owned(), close: (*quote).to_owned() };

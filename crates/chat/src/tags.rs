@@ -216,7 +216,8 @@ impl Marked {
     /// If the text starts with a control token, this token is the trigger. Otherwise, the trigger
     /// is the text before the first whitespace or `{`, since models may write whitespace and JSON
     /// in several ways. If the text starts with a tag such as `<tool_call>`, the trigger ends after
-    /// the tag at the latest. Returns `None` if the text is empty or starts with whitespace or `{`.
+    /// the tag at the latest. Returns `None` if the text is empty or the trigger would be empty or a
+    /// bracket.
     pub(crate) fn trigger(&self) -> Option<(Trigger, Self)> {
         let (first, rest) = self.0.split_first()?;
         match first {
@@ -227,10 +228,11 @@ impl Marked {
                 if text.starts_with('<') {
                     end = text.find('>').map_or(end, |at| at + 1).min(end);
                 }
-                if end == 0 {
+                let (marker, left) = text.split_at(end);
+                // A bracket may stand in any text.
+                if marker.chars().all(|c| matches!(c, '[' | '(')) {
                     return None;
                 }
-                let (marker, left) = text.split_at(end);
                 let mut rest = rest.to_vec();
                 if !left.is_empty() {
                     rest.insert(0, Piece::Text(left.to_owned()));

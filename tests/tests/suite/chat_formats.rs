@@ -62,6 +62,11 @@ pub(crate) fn templates() -> Vec<(&'static str, String)> {
         ("marked types", joined(tools, &format!("{words}{MARKED_TYPES}"))),
         ("braces", format!("{BRACES_VALUE}{}", joined(tools, &format!("{words}{BRACES}")))),
         ("python", joined(tools, &format!("{words}{PYTHON}"))),
+        ("keywords", joined(tools, &format!("{words}{KEYWORDS}"))),
+        (
+            "list of keywords",
+            joined(tools, &format!("{words}{}", KEYWORDS.replace("<calls>", "[").replace("</calls>", "]"))),
+        ),
         ("nested tags", format!("{NESTED_VALUE}{}", joined(tools, &format!("{NO_THOUGHT}{words}{NESTED}")))),
         ("cdata", joined(tools, &format!("{words}{CDATA}"))),
         ("numbered", joined(tools, &format!("{words}{NUMBERED}"))),
@@ -83,6 +88,8 @@ const BRACES_VALUE: &str = "{% macro value(v) %}{% if v is string %}<|\"|>{{ v }
 const BRACES: &str = "{% for c in m.tool_calls %}<|tool_call>call:{{ c.function.name }}{{ value(c.function.arguments) }}<tool_call|>{% endfor %}";
 /// Calls of functions in Python, like LFM2's.
 const PYTHON: &str = "{% if m.tool_calls %}<|tool_call_start|>[{% for c in m.tool_calls %}{{ c.function.name }}({% for k, v in c.function.arguments | items %}{{ k }}={% if v is string %}'{{ v }}'{% elif v is mapping or v is sequence %}{{ v | tojson }}{% else %}{{ v | string }}{% endif %}{% if not loop.last %}, {% endif %}{% endfor %}){% if not loop.last %}, {% endif %}{% endfor %}]<|tool_call_end|>{% endif %}";
+/// Calls of functions whose values are JSON, like `OLMo` 3's.
+const KEYWORDS: &str = "{% if m.tool_calls %}<calls>{% for c in m.tool_calls %}{{ c.function.name }}({% for k, v in c.function.arguments | items %}{{ k }}={{ v | tojson }}{% if not loop.last %}, {% endif %}{% endfor %}){% if not loop.last %}, {% endif %}{% endfor %}</calls>{% endif %}";
 /// Thoughts before each answer; without them, only their end, as in `MiniMax` M3's template.
 const NO_THOUGHT: &str = "{% if m.reasoning_content %}<mm:think>{{ m.reasoning_content }}</mm:think>{% else %}</mm:think>{% endif %}";
 /// Tags at every depth that are named after members, like `MiniMax` M3's.
@@ -305,9 +312,17 @@ fn text_outside_the_format_is_content() {
     let mut random = Random::new(5);
     for (name, source) in templates().into_iter().filter(|(name, _)| *name != "harmony") {
         let format = format_of(&source);
-        for text in
-            ["Hello, world", "a <tool_cal", "<tool_call>no call", "{\"name\": 3}", " \n", "[TOOL_CALLS]x"]
-        {
+        for text in [
+            "Hello, world",
+            "a <tool_cal",
+            "<tool_call>no call",
+            "{\"name\": 3}",
+            " \n",
+            "[TOOL_CALLS]x",
+            "[1, 2]",
+            "[a link](there)",
+            "See [add(x=1)].",
+        ] {
             let text = if name == "functionary" { format!("all\n{text}") } else { text.to_owned() };
             let symbols: Vec<_> = text.chars().map(Ok).collect();
             let reader = Reader::new(&format, &Content::Free, &tools(), Thoughts::None);

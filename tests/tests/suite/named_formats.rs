@@ -41,7 +41,8 @@ fn tools() -> Tools {
 /// the family has no more.
 type Family = (&'static str, &'static [&'static str], &'static str, &'static str);
 
-const FAMILIES: [Family; 8] = [
+const FAMILIES: [Family; 9] = [
+    ("llama", &[], "{# [func_name1(params_name1=params_value1) #}", "[save(path=\"it's\", lines=2), now()]"),
     (
         "granite",
         &["<|tool_call|>"],

@@ -44,7 +44,9 @@ pub(crate) fn found(render: &dyn Fn(Value) -> Option<String>) -> Option<Found> {
             (after, None, &end[after.len()..], &middle[after.len()..])
         };
     let depends = [before, end, middle, none.as_str()].iter().any(|text| text.contains("probe"));
-    if depends || before.is_empty() || none.is_empty() {
+    // Without a text between a value and the next name, a reader would not find the name.
+    let joins = middle.is_empty() && after.is_empty() && name_close.is_none();
+    if depends || joins || before.is_empty() || none.is_empty() {
         return None;
     }
     let name_open = common_suffix(before_name, middle);
@@ -142,6 +144,7 @@ impl Members {
                 string_before.strip_prefix(before.as_str()).zip(string_after.strip_suffix(after.as_str()));
             match quotes {
                 Some(("'", "'")) => StringForm::Python,
+                Some(("\"", "\"")) => StringForm::Json,
                 Some((open, close)) if !open.is_empty() && !close.is_empty() => {
                     StringForm::Quoted { open: open.to_owned(), close: close.to_owned() }
                 }
@@ -218,7 +221,9 @@ impl Members {
         let hard = match self.strings {
             // Some templates escape what others keep.
             StringForm::Python => json!("a <b> & c"),
-            StringForm::Raw { .. } | StringForm::Quoted { .. } => json!("a <b> & \"c'\n\\d"),
+            StringForm::Raw { .. } | StringForm::Quoted { .. } | StringForm::Json => {
+                json!("a <b> & \"c'\n\\d")
+            }
         };
         let all = json!({
             "a_text": hard, "b_number": -2.5, "c_yes": true, "d_none": null, "e_text": "", "f_no": false,

@@ -66,6 +66,8 @@ pub(crate) enum StringForm {
     Raw { end: String, section: Option<Section> },
     /// Raw text between two quotes.
     Quoted { open: String, close: String },
+    /// A JSON string.
+    Json,
     /// A literal of Python.
     Python,
 }
@@ -153,7 +155,7 @@ impl Members {
     pub(crate) fn end_of_text(&self) -> &str {
         match &self.strings {
             StringForm::Raw { end, .. } => end,
-            StringForm::Quoted { .. } | StringForm::Python => "",
+            StringForm::Quoted { .. } | StringForm::Json | StringForm::Python => "",
         }
     }
 
@@ -175,6 +177,7 @@ impl Members {
             StringForm::Quoted { open, close } => {
                 Strings::Quoted { open: part(open), close: part(close), avoid: vec![close.clone()] }
             }
+            StringForm::Json => Strings::Json,
             StringForm::Python => Strings::Python,
         };
         let texts = |found: &String, json: &str| {
@@ -186,7 +189,7 @@ impl Members {
         let literals =
             Literals { null: texts(null, "null"), no: texts(no, "false"), yes: texts(yes, "true") };
         let names = match self.strings {
-            StringForm::Python => Names::Identifiers,
+            StringForm::Json | StringForm::Python => Names::Identifiers,
             _ if self.name_close.is_some() => Names::Tags,
             _ => Names::Without(self.reserved()),
         };

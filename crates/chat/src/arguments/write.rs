@@ -58,6 +58,7 @@ impl Members {
             }
             StringForm::Raw { .. } => text.to_owned(),
             StringForm::Quoted { open, close } => format!("{open}{text}{close}"),
+            StringForm::Json => Value::from(text).to_string(),
             StringForm::Python => python_string(text),
         }
     }

@@ -191,7 +191,7 @@ impl MembersReader {
             StringForm::Quoted { open, close } => {
                 Place::Literal(LiteralReader::new(Some((open.clone(), close.clone()))))
             }
-            StringForm::Python => Place::Literal(LiteralReader::new(None)),
+            StringForm::Json | StringForm::Python => Place::Literal(LiteralReader::new(None)),
         };
         None
     }
@@ -322,7 +322,7 @@ fn bare<'n>(name: &'n str, strings: &StringForm) -> &'n str {
     let quoted = match strings {
         StringForm::Raw { .. } => return name,
         StringForm::Quoted { open, close } => within(open, close),
-        StringForm::Python => None,
+        StringForm::Json | StringForm::Python => None,
     };
     quoted.or_else(|| within("\"", "\"")).or_else(|| within("'", "'")).unwrap_or(name)
 }

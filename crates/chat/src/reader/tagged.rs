@@ -360,7 +360,7 @@ impl Tagged {
             }
             Some((Trigger::Token(_), _)) => false,
             None if text.is_empty() => return Step::Wait,
-            None => text.starts_with('{'),
+            None => text.starts_with(self.calls.bracket()),
         };
         if begins {
             self.held = text.to_owned();

@@ -92,6 +92,8 @@ pub enum Strings {
         /// Texts that strings must not contain.
         avoid: Vec<String>,
     },
+    /// A JSON string.
+    Json,
     /// A literal of Python between single quotes.
     Python,
 }

@@ -94,6 +94,7 @@ impl Composer<'_> {
             notation::Strings::Quoted { open, close, avoid } => {
                 Strings::Quoted { open: self.part(open)?, close: self.part(close)?, avoid: avoid.clone() }
             }
+            notation::Strings::Json => Strings::Json,
             notation::Strings::Python => Strings::Python,
         };
         let notation::Literals { null, no, yes } = notation.literals.clone();

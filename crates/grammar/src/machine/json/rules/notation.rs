@@ -61,6 +61,7 @@ pub(crate) struct MemberTexts {
 pub(crate) enum Strings {
     Raw { avoid: Vec<String>, nested_open: Option<String>, section: Option<RawSection> },
     Quoted { open: Expr, close: Expr, avoid: Vec<String> },
+    Json,
     Python,
 }
 
@@ -509,8 +510,9 @@ impl<'p> Writer<'p> {
         Ok(match &level.strings {
             Strings::Raw { .. } => strings,
             Strings::Quoted { open, close, .. } => sequence([open.clone(), strings, close.clone()]),
-            Strings::Python => {
-                let quote = || Expr::Literal(b"'".into());
+            Strings::Json | Strings::Python => {
+                let quote = if matches!(level.strings, Strings::Json) { b"\"" } else { b"'" };
+                let quote = || Expr::Literal(quote.into());
                 sequence([quote(), strings, quote()])
             }
         })
@@ -542,7 +544,7 @@ impl<'p> Writer<'p> {
             }
             (Some(Strings::Raw { avoid, nested_open, .. }), _) => (avoid, nested_open.as_deref()),
             (Some(Strings::Quoted { avoid, .. }), _) => (avoid, None),
-            (Some(Strings::Python) | None, _) => (&[], None),
+            (Some(Strings::Json | Strings::Python) | None, _) => (&[], None),
         }
     }
 
@@ -606,6 +608,7 @@ impl<'p> Writer<'p> {
             return Err(GrammarError::notation(format!("the string {word:?} may be read as another value")));
         }
         let text = match level.strings {
+            Strings::Json => json_escaped(word),
             Strings::Python => crate::python::escaped(word),
             Strings::Raw { .. } | Strings::Quoted { .. } => word.to_owned(),
         };
@@ -614,6 +617,7 @@ impl<'p> Writer<'p> {
 
     fn chars_at(&self, level: usize) -> Chars {
         match self.level_at(level).map(|level| &level.strings) {
+            Some(Strings::Json) => Chars::Json,
             Some(Strings::Python) => Chars::Python,
             _ => Chars::Plain,
         }
@@ -774,4 +778,10 @@ fn number(regular: &mut Expressions) -> ExprId {
         let part = regular.repeat(part, min, Some(1));
         regular.concat(part, rest)
     })
+}
+
+/// Returns the text of a JSON string without its quotes.
+fn json_escaped(text: &str) -> String {
+    let json = serde_json::Value::from(text).to_string();
+    json[1..json.len() - 1].to_owned()
 }
