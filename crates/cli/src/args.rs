@@ -23,7 +23,7 @@ pub(crate) use self::grammar::{
 };
 use crate::lora::LoraArg;
 
-use crate::load::{self, Opening};
+use crate::load::{self, Opening, TemplateFile};
 
 #[derive(clap::Args)]
 pub(crate) struct ModelArgs {
@@ -87,6 +87,10 @@ pub(crate) struct OpenArgs {
     /// several at a time: the output usually arrives sooner, and on the CPU it stays the same.
     #[arg(long, value_name = "MODEL")]
     pub(crate) draft: Option<String>,
+
+    /// File with a chat template (Jinja) to use instead of the model's own.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) chat_template: Option<PathBuf>,
 }
 
 #[derive(clap::Args)]
@@ -101,6 +105,10 @@ pub(crate) struct InspectArgs {
     /// Type of the keys and values for which to compute the memory.
     #[arg(long, value_name = "TYPE", default_value = "auto")]
     pub(crate) kv_cache: KvCacheArg,
+
+    /// File with a chat template (Jinja) whose format of calls to show instead of the model's own.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) chat_template: Option<PathBuf>,
 }
 
 impl InspectArgs {
@@ -157,10 +165,15 @@ impl OpenArgs {
     /// Returns how to open a model. Downloads the draft model if necessary.
     ///
     /// # Errors
-    /// Returns an error if the draft model cannot be found or downloaded.
+    /// Returns an error if the draft model cannot be found or downloaded, or the chat template cannot be read.
     pub(crate) fn opening(&self) -> anyhow::Result<Opening> {
         let draft = self.draft.as_deref().map(load::resolve).transpose().context("--draft")?;
-        Ok(Opening { how: self.options(), draft: draft.map(|draft| draft.path), adapters: Vec::new() })
+        Ok(Opening {
+            how: self.options(),
+            draft: draft.map(|draft| draft.path),
+            template: self.chat_template.as_deref().map(TemplateFile::read).transpose()?,
+            adapters: Vec::new(),
+        })
     }
 
     pub(crate) fn options(&self) -> OpenOptions {

@@ -103,6 +103,7 @@ impl BackendArgs {
             kv_cache,
             state_cache,
             draft,
+            chat_template,
         } = &self.open;
         let options = [
             ("--ctx", ctx.is_some()),
@@ -115,6 +116,7 @@ impl BackendArgs {
             ("--kv-cache", *kv_cache != KvCacheArg::Auto),
             ("--state-cache", state_cache.is_some()),
             ("--draft", draft.is_some()),
+            ("--chat-template", chat_template.is_some()),
         ];
         for (option, is_given) in options {
             if is_given {

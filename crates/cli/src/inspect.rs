@@ -14,6 +14,7 @@ use formwork_model::{Checkpoint, Definition};
 use serde_json::{Map, Value, json};
 
 use crate::args::InspectArgs;
+use crate::load::TemplateFile;
 use crate::memory::Needs;
 use crate::{load, lora};
 
@@ -34,7 +35,11 @@ pub(crate) fn inspect(command: &InspectArgs, as_json: bool) -> Result<bool> {
     };
     let needs = Needs::of(&checkpoint, command.options());
     let purpose = ModelSpec::of(&checkpoint).ok().map(|spec| purpose(&spec));
-    let calls = calls(&checkpoint);
+    let template = command.chat_template.as_deref().map(TemplateFile::read).transpose()?;
+    let calls = match &template {
+        Some(template) => Some(calls_of(&checkpoint, template)?),
+        None => calls(&checkpoint),
+    };
     let out = if as_json {
         let mut object = as_object(&checkpoint, &runs);
         object["purpose"] = purpose.into();
@@ -83,6 +88,13 @@ fn calls(checkpoint: &Checkpoint) -> Option<Description> {
     let tokenizer = checkpoint.tokenizer().ok()?;
     let template = checkpoint.compile_template(&tokenizer, None).ok()?;
     Some(ChatFormat::of(&*template, tokenizer.vocabulary()).describe())
+}
+
+/// Describes the format of calls of another chat template.
+fn calls_of(checkpoint: &Checkpoint, template: &TemplateFile) -> Result<Description> {
+    let tokenizer = checkpoint.tokenizer()?;
+    let template = template.compile(&tokenizer, None)?;
+    Ok(ChatFormat::of(&template, tokenizer.vocabulary()).describe())
 }
 
 fn calls_object(calls: &Description) -> Value {

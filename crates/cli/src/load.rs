@@ -12,6 +12,7 @@ use formwork_fields::{Definition, Format, TemplateOptions};
 use formwork_grammar::{Formats, Grammar, Guide, Layout, Limits, Order, Part, SchemaOptions, Undeclared};
 use formwork_lm::ChatTemplate;
 use formwork_model::hub::{Hub, HubOptions, LocalModel, TerminalProgress};
+use formwork_model::template::JinjaTemplate;
 use formwork_model::{Checkpoint, Device, Model, OpenOptions};
 use formwork_protocol::config::LOCAL_PROVIDER;
 use formwork_vocab::{TokenId, TokenKind, Tokenizer, Vocabulary};
@@ -211,7 +212,33 @@ pub(crate) struct Opening {
     pub(crate) how: OpenOptions,
     /// File or folder of the draft model.
     pub(crate) draft: Option<PathBuf>,
+    /// Chat template to use instead of the model's own.
+    pub(crate) template: Option<TemplateFile>,
     pub(crate) adapters: Vec<Adapter>,
+}
+
+/// A file with a chat template.
+#[derive(Clone)]
+pub(crate) struct TemplateFile {
+    path: PathBuf,
+    source: String,
+}
+
+impl TemplateFile {
+    pub(crate) fn read(path: &Path) -> Result<Self> {
+        Ok(Self { path: path.to_owned(), source: read_option("--chat-template", path)? })
+    }
+
+    /// Compiles the template. `now` is the time for templates that write the date; with `None`, the date is
+    /// fixed.
+    pub(crate) fn compile(&self, tokenizer: &Tokenizer, now: Option<SystemTime>) -> Result<JinjaTemplate> {
+        let template = JinjaTemplate::for_tokenizer(&self.source, tokenizer);
+        let template = template.with_context(|| format!("--chat-template: {}", self.path.display()))?;
+        Ok(match now {
+            Some(now) => template.with_now(now),
+            None => template,
+        })
+    }
 }
 
 /// Resolves and opens a model and starts its engine.
@@ -251,9 +278,13 @@ pub(crate) fn start(
     let (mut model, draft) = open_both(path, &opening, options.speculate != Some(0))?;
     opening.adapters.iter().try_for_each(|adapter| adapter.add_to(&mut model))?;
     let tokenizer = Arc::new(model.tokenizer()?);
-    let template = model
-        .compile_template(&tokenizer, Some(SystemTime::now()))
-        .with_context(|| format!("{}: tokenizer.chat_template", path.display()))?;
+    let now = Some(SystemTime::now());
+    let template: Arc<dyn ChatTemplate> = match &opening.template {
+        Some(file) => Arc::new(file.compile(&tokenizer, now)?),
+        None => model
+            .compile_template(&tokenizer, now)
+            .with_context(|| format!("{}: tokenizer.chat_template", path.display()))?,
+    };
     let model = model.language_model();
     if let Some(draft) = &draft {
         check_draft(draft, &tokenizer)?;
@@ -388,4 +419,29 @@ pub(crate) fn read_definition(
 fn is_schema(text: &str) -> bool {
     let value: Value = formwork_json::from_str(text).unwrap_or_default();
     value.get("$schema").is_some() || value.get("properties").is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use formwork_vocab::Token;
+
+    use super::*;
+
+    #[test]
+    fn a_template_of_a_file_is_compiled_for_the_tokenizer() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("own.jinja");
+        let compiled = |source: &str| {
+            std::fs::write(&path, source).unwrap();
+            let end = Token { bytes: b"</s>".to_vec(), kind: TokenKind::Control };
+            let vocabulary = Vocabulary::new(vec![end], vec![TokenId(0)]).unwrap();
+            TemplateFile::read(&path)?.compile(&Tokenizer::greedy(vocabulary), None)
+        };
+        let input = formwork_lm::ChatInput::default();
+        assert_eq!(compiled("\u{feff}a{{ eos_token }}").unwrap().render(&input).unwrap(), "a</s>");
+        let error = format!("{:#}", compiled("{% if %}").err().unwrap());
+        assert!(error.starts_with("--chat-template: ") && error.contains("own.jinja"), "{error}");
+        let missing = TemplateFile::read(Path::new("missing.jinja")).err().unwrap();
+        assert!(format!("{missing:#}").starts_with("--chat-template: missing.jinja"));
+    }
 }

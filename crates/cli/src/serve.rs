@@ -142,6 +142,10 @@ fn sources(args: &ServeArgs) -> Result<Vec<ModelSource>> {
         ensure!(names().count() == 1, "--draft serves one model; serve the others with another command");
         ensure!(args.speculate != Some(0), "--draft has no effect with --speculate 0");
     }
+    ensure!(
+        args.open.chat_template.is_none() || names().count() == 1,
+        "--chat-template serves one model; serve the others with another command"
+    );
     let opening = args.open.opening()?;
     let source = |(name, at_start): (&String, bool)| {
         let LocalModel { path, name: id, .. } = load::resolve(name)?;

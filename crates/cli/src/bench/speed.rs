@@ -186,6 +186,11 @@ impl Subject {
             ensure!(Tier::from(tier).force(), "--tier: this processor does not support {name}");
         }
         ensure!(args.model.open.draft.is_none(), "--draft has no effect: the model alone is measured");
+        let template = &args.model.open.chat_template;
+        ensure!(
+            template.is_none(),
+            "--chat-template has no effect: the benchmark's prompt has the model's own template"
+        );
         let (path, name) = if let Some(synthetic) = &args.synthetic {
             (synthetic.write(&load::hub().cache().join("synthetic"))?, synthetic.to_string())
         } else {

@@ -137,6 +137,7 @@ fn described(open: &OpenArgs, template: &dyn ChatTemplate) -> String {
         (open.device != Device::Auto).then(|| format!(" --device {}", open.device)),
         open.gpu_layers.map(|layers| format!(" --gpu-layers {layers}")),
         open.cpu_experts.map(|count| format!(" --cpu-experts {count}")),
+        open.chat_template.as_ref().map(|path| format!(" --chat-template {}", path.display())),
         is_plain(template).then(|| ", without a chat template".to_owned()),
     ];
     parts.into_iter().flatten().fold(LOCAL_PROVIDER.to_owned(), |name, part| name + &part)

@@ -134,11 +134,7 @@ impl Checkpoint {
         now: Option<SystemTime>,
     ) -> Result<Arc<dyn ChatTemplate>, TemplateError> {
         let Some(source) = self.chat_template() else { return Ok(Arc::new(PlainTemplate)) };
-        let vocabulary = tokenizer.vocabulary();
-        let text = |token| String::from_utf8_lossy(vocabulary.bytes(token)).into_owned();
-        let bos = tokenizer.bos().map(text);
-        let eos = tokenizer.eos().or_else(|| vocabulary.ends().first().copied()).map(text);
-        let template = JinjaTemplate::new(source, bos.as_deref(), eos.as_deref())?;
+        let template = JinjaTemplate::for_tokenizer(source, tokenizer)?;
         Ok(Arc::new(match now {
             Some(now) => template.with_now(now),
             None => template,

@@ -4,6 +4,7 @@ use std::io;
 use std::time::SystemTime;
 
 use formwork_lm::{ChatInput, ChatTemplate, TemplateError};
+use formwork_vocab::Tokenizer;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
 use minijinja::{Environment, Error, ErrorKind, Value};
@@ -54,6 +55,18 @@ pub struct JinjaTemplate {
 }
 
 impl JinjaTemplate {
+    /// Compiles the template `source` with the texts of the tokens that start and end a sequence.
+    ///
+    /// # Errors
+    /// Returns an error in the cases of [`new`](Self::new).
+    pub fn for_tokenizer(source: &str, tokenizer: &Tokenizer) -> Result<Self, TemplateError> {
+        let vocabulary = tokenizer.vocabulary();
+        let text = |token| String::from_utf8_lossy(vocabulary.bytes(token)).into_owned();
+        let bos = tokenizer.bos().map(text);
+        let eos = tokenizer.eos().or_else(|| vocabulary.ends().first().copied()).map(text);
+        Self::new(source, bos.as_deref(), eos.as_deref())
+    }
+
     /// Compiles the template `source`.
     ///
     /// `bos` and `eos` are the texts of the tokens that start and end a sequence. If one of them is
