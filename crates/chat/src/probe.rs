@@ -244,7 +244,7 @@ impl<'a> Probe<'a> {
     fn why_unknown(&self) -> JsonReason {
         let has_calls = |arguments_as_text: bool| {
             let native = Native { arguments_as_text, ..Native::default() };
-            let text = self.continuation(vec![call(&NAMES[..1], native)], true);
+            let text = self.with_calls(call(&NAMES[..1], native), native);
             text.is_some_and(|text| text.contains(NAMES[0]) || text.contains(IDS[0]))
         };
         if has_calls(false) || has_calls(true) { JsonReason::UnknownLayout } else { JsonReason::NoCalls }
@@ -297,7 +297,7 @@ impl<'a> Probe<'a> {
 
     /// Returns the texts around a call whose arguments are JSON.
     fn one_call(&self, native: Native) -> Option<OneCall> {
-        let text = self.continuation(vec![call(&NAMES[..1], native)], true)?;
+        let text = self.with_calls(call(&NAMES[..1], native), native)?;
         let (open, between, close) = taken_apart(&text, 0, &json_forms(0))?;
         // If a brace precedes the object, the template puts its own braces around the arguments,
         // and the arguments as a whole are not JSON.
@@ -310,7 +310,7 @@ impl<'a> Probe<'a> {
     /// call.
     fn one_call_in_members(&self, native: Native) -> Option<(Members, OneCall)> {
         let text = |arguments: Value| {
-            let text = self.continuation(vec![call_with(NAMES[0], arguments, native)], true)?;
+            let text = self.with_calls(call_with(NAMES[0], arguments, native), native)?;
             let (open, rest) = text.split_once(NAMES[0])?;
             Some((open.to_owned(), self.until_end(rest).to_owned()))
         };
@@ -325,7 +325,7 @@ impl<'a> Probe<'a> {
 
     /// Returns the texts of three calls, if the template writes several calls.
     fn several(&self, native: Native, arguments: &Arguments) -> Option<Several> {
-        let text = self.continuation(vec![call(&NAMES, native)], true)?;
+        let text = self.with_calls(call(&NAMES, native), native)?;
         let mut several = Several { before: Vec::new(), between: Vec::new() };
         let mut rest = text;
         for nth in 0..NAMES.len() {
@@ -335,6 +335,23 @@ impl<'a> Probe<'a> {
             rest = after;
         }
         Some(several)
+    }
+
+    /// Returns the text that the template writes for an answer with calls.
+    ///
+    /// Some templates leave out an answer at the end of a conversation. Then the text comes from a
+    /// conversation that goes on with results, and ends at the first end-of-sequence token.
+    fn with_calls(&self, answer: Message, native: Native) -> Option<String> {
+        let text = self.continuation(vec![answer.clone()], true)?;
+        if text.contains(NAMES[0]) {
+            return Some(text);
+        }
+        let calls = answer.fields["tool_calls"].as_array().map_or(0, Vec::len);
+        let results = (0..calls).map(|nth| result(nth, native));
+        let text = self.continuation(std::iter::once(answer).chain(results).collect(), true)?;
+        let (before, _) = text.split_once(RESULT)?;
+        let end = self.ends.iter().filter_map(|end| Some(before.find(end.as_str())? + end.len())).min()?;
+        Some(before[..end].to_owned())
     }
 
     /// Returns the text that the template writes for the messages `after` a question, without an
@@ -349,7 +366,12 @@ impl<'a> Probe<'a> {
         let mut messages = question();
         messages.append(&mut after);
         let text = self.render(messages, false, tools)?;
-        let text = text.strip_prefix(base.as_str())?;
+        // Some templates always end with the header.
+        let text = match text.strip_prefix(base.as_str()) {
+            Some(text) => text,
+            None if header.is_empty() => &text[arguments::common_prefix(&base, &text).len()..],
+            None => return None,
+        };
         // A prompt may end with the start of a thought, which is missing in an answer without
         // thoughts.
         let shorter = header.split("<think>").next().unwrap_or_default();

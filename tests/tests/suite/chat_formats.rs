@@ -67,6 +67,7 @@ pub(crate) fn templates() -> Vec<(&'static str, String)> {
             "list of keywords",
             joined(tools, &format!("{words}{}", KEYWORDS.replace("<calls>", "[").replace("</calls>", "]"))),
         ),
+        ("no last answer", format!("{NO_LAST_ANSWER}{}", joined(tools, &format!("{words}{TAGS}")))),
         ("nested tags", format!("{NESTED_VALUE}{}", joined(tools, &format!("{NO_THOUGHT}{words}{NESTED}")))),
         ("cdata", joined(tools, &format!("{words}{CDATA}"))),
         ("numbered", joined(tools, &format!("{words}{NUMBERED}"))),
@@ -90,6 +91,9 @@ const BRACES: &str = "{% for c in m.tool_calls %}<|tool_call>call:{{ c.function.
 const PYTHON: &str = "{% if m.tool_calls %}<|tool_call_start|>[{% for c in m.tool_calls %}{{ c.function.name }}({% for k, v in c.function.arguments | items %}{{ k }}={% if v is string %}'{{ v }}'{% elif v is mapping or v is sequence %}{{ v | tojson }}{% else %}{{ v | string }}{% endif %}{% if not loop.last %}, {% endif %}{% endfor %}){% if not loop.last %}, {% endif %}{% endfor %}]<|tool_call_end|>{% endif %}";
 /// Calls of functions whose values are JSON, like `OLMo` 3's.
 const KEYWORDS: &str = "{% if m.tool_calls %}<calls>{% for c in m.tool_calls %}{{ c.function.name }}({% for k, v in c.function.arguments | items %}{{ k }}={{ v | tojson }}{% if not loop.last %}, {% endif %}{% endfor %}){% if not loop.last %}, {% endif %}{% endfor %}</calls>{% endif %}";
+/// Leaves out an answer at the end of the conversation, like the template of Nemotron Nano.
+const NO_LAST_ANSWER: &str =
+    "{% set messages = messages[:-1] if messages[-1].role == 'assistant' else messages %}";
 /// Thoughts before each answer; without them, only their end, as in `MiniMax` M3's template.
 const NO_THOUGHT: &str = "{% if m.reasoning_content %}<mm:think>{{ m.reasoning_content }}</mm:think>{% else %}</mm:think>{% endif %}";
 /// Tags at every depth that are named after members, like `MiniMax` M3's.

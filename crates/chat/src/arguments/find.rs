@@ -45,7 +45,7 @@ pub(crate) fn found(render: &dyn Fn(Value) -> Option<String>) -> Option<Found> {
         };
     let depends = [before, end, middle, none.as_str()].iter().any(|text| text.contains("probe"));
     // Without a text between a value and the next name, a reader would not find the name.
-    let joins = middle.is_empty() && after.is_empty() && name_close.is_none();
+    let joins = middle.is_empty() && name_close.is_none();
     if depends || joins || before.is_empty() || none.is_empty() {
         return None;
     }
