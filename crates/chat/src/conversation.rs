@@ -28,17 +28,18 @@ impl ChatFormat {
         mut variables: Map<String, Value>,
     ) -> ChatInput {
         self.thinking.set(&mut variables);
+        let mut messages = messages.to_vec();
+        results_without_calls_as_text(&mut messages);
+        results_in_order(&mut messages);
         let mut messages: Vec<Message> = match (self.native, self.written) {
             (Some(native), _) => {
                 let mut messages: Vec<Message> =
                     messages.iter().map(|message| adapted(message, native)).collect();
-                results_without_calls_as_text(&mut messages);
-                results_in_order(&mut messages);
                 self.rename_calls(&mut messages);
                 if self.calls.separator.is_none() { with_single_calls(messages) } else { messages }
             }
-            (None, Some(written)) => written.messages(messages, &self.calls),
-            (None, None) => plain(messages),
+            (None, Some(written)) => written.messages(&messages, &self.calls),
+            (None, None) => plain(&messages),
         };
         for message in &mut messages {
             if message.role == "developer" {

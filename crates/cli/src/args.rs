@@ -228,7 +228,7 @@ pub(crate) enum QuantizeArg {
 #[derive(clap::Args)]
 #[group(required = false, multiple = false)]
 pub(crate) struct ShapeArgs {
-    /// JSON Schema file.
+    /// JSON Schema file, or a schema that begins with `{`.
     #[arg(long, value_name = "FILE")]
     pub(crate) schema: Option<PathBuf>,
 

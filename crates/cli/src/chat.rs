@@ -34,7 +34,8 @@ pub(crate) fn chat(args: &ChatArgs) -> Result<bool> {
             "/exit" | "/quit" => break,
             "/clear" => conversation.clear(),
             "/undo" => conversation.truncate(conversation.len().saturating_sub(2)),
-            command if command.starts_with('/') => {
+            // A path is no command.
+            command if command.starts_with('/') && command[1..].chars().all(char::is_alphanumeric) => {
                 eprintln!("unknown command {command}; /help lists the commands");
             }
             _ => {

@@ -34,6 +34,10 @@ pub(crate) fn read_json(path: &Path) -> Result<Value> {
 /// Reads the JSON file that `option` names. If the file cannot be read, the error starts with the
 /// option.
 pub(crate) fn read_json_option(option: &'static str, path: &Path) -> Result<Value> {
+    let given = path.to_string_lossy();
+    if given.starts_with('{') && !path.exists() {
+        return formwork_json::from_str(&given).context(option);
+    }
     parse(&read_option(option, path)?, path)
 }
 

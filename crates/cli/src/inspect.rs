@@ -34,7 +34,9 @@ pub(crate) fn inspect(command: &InspectArgs, as_json: bool) -> Result<bool> {
         Err(error) => format!("no implementation: {error}"),
     };
     let needs = Needs::of(&checkpoint, command.options());
-    let purpose = ModelSpec::of(&checkpoint).ok().map(|spec| purpose(&spec));
+    let spec = ModelSpec::of(&checkpoint).ok();
+    let generates = spec.as_ref().is_some_and(|spec| spec.abilities.generates);
+    let purpose = spec.as_ref().map(purpose);
     let template = command.chat_template.as_deref().map(TemplateFile::read).transpose()?;
     let calls = match &template {
         Some(template) => Some(calls_of(&checkpoint, template)?),
@@ -47,7 +49,13 @@ pub(crate) fn inspect(command: &InspectArgs, as_json: bool) -> Result<bool> {
         object["calls"] = calls.as_ref().map(calls_object).into();
         format!("{object}\n")
     } else {
-        let calls = calls.as_ref().map(|calls| calls_listing(calls).trim_end().to_owned());
+        let calls = match &calls {
+            Some(calls) => Some(calls_listing(calls).trim_end().to_owned()),
+            None if generates && checkpoint.chat_template().is_none() => {
+                Some("no chat template: messages are joined without roles".to_owned())
+            }
+            None => None,
+        };
         listing(&checkpoint, &runs, [purpose, needs.as_ref().map(Needs::to_string), calls])?
     };
     std::io::stdout().write_all(out.as_bytes())?;

@@ -278,6 +278,13 @@ pub(crate) fn start(
     let (mut model, draft) = open_both(path, &opening, options.speculate != Some(0))?;
     opening.adapters.iter().try_for_each(|adapter| adapter.add_to(&mut model))?;
     let tokenizer = Arc::new(model.tokenizer()?);
+    if opening.template.is_none() && model.chat_template().is_none() && generates(&model) {
+        eprintln!(
+            "formwork: warning: {} has no chat template, so messages are joined without roles; pass one with \
+             --chat-template FILE",
+            path.display()
+        );
+    }
     let now = Some(SystemTime::now());
     let template: Arc<dyn ChatTemplate> = match &opening.template {
         Some(file) => Arc::new(file.compile(&tokenizer, now)?),
@@ -292,6 +299,11 @@ pub(crate) fn start(
     }
     let draft = draft.map(|draft| draft.language_model());
     Ok((Engine::start_with_draft(model, draft, tokenizer, options), template))
+}
+
+/// Reports whether a model writes text.
+fn generates(model: &Model) -> bool {
+    model.spec().is_none_or(|spec| spec.abilities.generates)
 }
 
 /// Opens a model and its draft model, which share the memory that is free. Without a draft model, the
@@ -314,7 +326,7 @@ fn open_both(path: &Path, opening: &Opening, drafts: bool) -> Result<(Model, Opt
 /// Checks that a draft model writes text with the vocabulary of `tokenizer`.
 fn check_draft(draft: &Model, tokenizer: &Tokenizer) -> Result<()> {
     let name = draft.name();
-    ensure!(draft.spec().is_none_or(|spec| spec.abilities.generates), "--draft: {name} does not write text");
+    ensure!(generates(draft), "--draft: {name} does not write text");
     let (own, large) = (draft.tokenizer()?, tokenizer.vocabulary());
     let own = own.vocabulary();
     // Models of a family differ in the names and in the number of unused tokens.

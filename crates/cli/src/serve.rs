@@ -232,7 +232,12 @@ async fn listen(host: &str, port: u16, app: App, served: &[String], has_page: bo
         eprintln!("a page to try it is at http://{address}/");
     }
     let loading = app.clone();
-    let mut serving = std::pin::pin!(formwork_server::serve(listener, app, stop_signal()));
+    let limit = ServerOptions::default().shutdown_limit.as_secs();
+    let stopped = async move {
+        stop_signal().await;
+        eprintln!("stopping; running requests have {limit} s to finish");
+    };
+    let mut serving = std::pin::pin!(formwork_server::serve(listener, app, stopped));
     tokio::select! {
         served = &mut serving => return Ok(served?),
         loaded = loading.load() => loaded?,

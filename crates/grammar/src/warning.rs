@@ -32,6 +32,13 @@ pub enum Warning {
         /// Name of the rule that a grammar starts with: `root` in GBNF and `start` in Lark.
         start: &'static str,
     },
+    /// A warning about a [`Part::At`](crate::Part::At).
+    At {
+        /// Location of the part.
+        place: String,
+        /// The warning about the part.
+        warning: Box<Self>,
+    },
 }
 
 impl fmt::Display for Warning {
@@ -49,6 +56,7 @@ impl fmt::Display for Warning {
             Self::UnreachableRule { rule, line, start } => {
                 write!(f, "line {line}: rule `{rule}` is unreachable from `{start}`")
             }
+            Self::At { place, warning } => write!(f, "{place}: {warning}"),
         }
     }
 }

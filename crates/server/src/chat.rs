@@ -14,7 +14,7 @@ use crate::app::{App, Served};
 use crate::body::JsonBody;
 use crate::choice::{Choice, End, Said};
 use crate::error::{ApiError, Kind};
-use crate::ignored::{with_call_format, with_ignored};
+use crate::ignored::{Notes, with_ignored};
 use crate::mask_view::MaskViews;
 use crate::output_decisions::{Measured, OutputDecisions};
 use crate::{prepare, stream};
@@ -27,12 +27,12 @@ pub(crate) async fn create(State(app): State<App>, JsonBody(body): JsonBody) -> 
     let answer = Answer::new("chatcmpl-", &served.model.id);
     let (stream, logprobs, ignored) = (request.stream, request.logprobs.is_some(), request.ignored.clone());
     let started = Started::new(&app, served, request).await?;
-    let json_calls = started.json_calls;
+    let notes = started.notes.clone();
     let response = match stream {
         Some(options) => stream::respond(started, answer, options),
         None => Json(collect(started, &answer, logprobs).await?).into_response(),
     };
-    Ok(with_call_format(with_ignored(response, &ignored), json_calls))
+    Ok(notes.add_to(with_ignored(response, &ignored)))
 }
 
 /// The running outputs of a chat request.
@@ -40,8 +40,7 @@ pub(crate) struct Started {
     pub(crate) choices: Vec<Choice>,
     /// Names of the tools that accept any object because their schemas cannot be enforced.
     pub(crate) unsupported: Vec<String>,
-    /// True if calls are JSON because the model's own format cannot express the arguments of a tool.
-    pub(crate) json_calls: bool,
+    pub(crate) notes: Notes,
     /// Number of tokens of the prompt.
     pub(crate) prompt_tokens: usize,
     /// True if the model may call tools.
@@ -82,7 +81,7 @@ impl Started {
             Ok(Self {
                 choices,
                 unsupported: prepared.unsupported,
-                json_calls: prepared.json_calls,
+                notes: prepared.notes,
                 prompt_tokens: prepared.request.prompt.len(),
                 has_tools: !chat.tools.tools.is_empty(),
                 has_functions: chat.has_functions,

@@ -15,6 +15,9 @@ const MOST: usize = 1024;
 /// Maximum number of remembered constraints that the model's format cannot express.
 const REFUSED: usize = 32;
 
+/// Maximum number of warnings about one constraint in the log.
+const LOGGED_WARNINGS: usize = 8;
+
 /// The most recently used constraints, so that a later request can reuse their masks.
 pub(crate) struct Constraints {
     limits: Limits,
@@ -85,6 +88,9 @@ impl Constraints {
         let limits = compiling.limits(&self.limits);
         let grammar = Grammar::of_parts_in(&key.part, &self.parts, &options(key.undeclared), &limits)?;
         let compiled = Constraint::new(&grammar, Arc::clone(vocabulary))?;
+        for warning in grammar.warnings().iter().take(LOGGED_WARNINGS) {
+            tracing::warn!("{warning}");
+        }
         let mut recent = self.lock();
         if let Some(known) = touch(&mut recent, &key) {
             return Ok(known);

@@ -35,7 +35,7 @@ pub(crate) async fn allow(State(app): State<App>, request: Request, next: Next) 
         headers.insert(
             ACCESS_CONTROL_EXPOSE_HEADERS,
             HeaderValue::from_static(
-                "x-request-id, request-id, retry-after, x-formwork-ignored, x-formwork-tool-calls",
+                "x-request-id, request-id, retry-after, x-formwork-ignored, x-formwork-tool-calls, x-formwork-warnings",
             ),
         );
     }

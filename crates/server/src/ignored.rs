@@ -1,4 +1,4 @@
-//! Headers about a request: the fields that have no effect, and the format of calls.
+//! Headers about a request: the fields that have no effect, the format of calls, and warnings about schemas.
 
 use axum::http::{HeaderName, HeaderValue};
 use axum::response::{IntoResponse, Response};
@@ -29,30 +29,44 @@ impl App {
 
 /// Header of an answer whose calls are JSON although the model has a format of its own.
 const TOOL_CALLS: HeaderName = HeaderName::from_static("x-formwork-tool-calls");
+/// Header with warnings about the constraint of an answer.
+const WARNINGS: HeaderName = HeaderName::from_static("x-formwork-warnings");
 
-/// Adds a header to a response if the calls in it are JSON because the model's own format cannot express
-/// the arguments of a tool.
-pub(crate) fn with_call_format(response: impl IntoResponse, json_calls: bool) -> Response {
-    let mut response = response.into_response();
-    if json_calls {
-        response.headers_mut().insert(TOOL_CALLS, HeaderValue::from_static("json"));
+/// Notes about an answer.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Notes {
+    /// True if calls are JSON because the model's own format cannot express the arguments of a tool.
+    pub(crate) json_calls: bool,
+    /// Warnings about the constraint, such as unknown keywords of a schema.
+    pub(crate) warnings: Vec<String>,
+}
+
+impl Notes {
+    /// Adds the headers of the notes to a response.
+    pub(crate) fn add_to(&self, response: impl IntoResponse) -> Response {
+        let mut response = response.into_response();
+        if self.json_calls {
+            response.headers_mut().insert(TOOL_CALLS, HeaderValue::from_static("json"));
+        }
+        insert(&mut response, WARNINGS, &self.warnings.join("; "));
+        response
     }
-    response
+}
+
+/// Adds a header with a text, unless the text is empty.
+fn insert(response: &mut Response, name: HeaderName, text: &str) {
+    let is_plain = |c: char| c == ' ' || c.is_ascii_graphic();
+    let text: String = text.chars().take(MAX_BYTES).map(|c| if is_plain(c) { c } else { '?' }).collect();
+    if let Ok(value) = HeaderValue::from_str(&text)
+        && !text.is_empty()
+    {
+        response.headers_mut().insert(name, value);
+    }
 }
 
 /// Adds the header to a response, unless all fields of the request have an effect.
 pub(crate) fn with_ignored(response: impl IntoResponse, ignored: &IgnoredFields) -> Response {
     let mut response = response.into_response();
-    let paths: Vec<&str> = ignored.all().collect();
-    if paths.is_empty() {
-        return response;
-    }
-    let mut text = String::new();
-    for c in paths.join(", ").chars().take(MAX_BYTES) {
-        text.push(if c == ' ' || c.is_ascii_graphic() { c } else { '?' });
-    }
-    if let Ok(value) = HeaderValue::from_str(&text) {
-        response.headers_mut().insert(NAME, value);
-    }
+    insert(&mut response, NAME, &ignored.all().collect::<Vec<_>>().join(", "));
     response
 }

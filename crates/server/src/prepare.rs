@@ -18,9 +18,13 @@ use serde_json::{Value, json};
 use crate::app::{App, Served, ServerOptions};
 use crate::constraints::{Compiling, Key};
 use crate::error::{ApiError, Kind};
+use crate::ignored::Notes;
 use crate::output_decisions::OutputChoices;
 use crate::places::Places;
 use crate::random::random;
+
+/// Maximum number of warnings in a response.
+const MOST_WARNINGS: usize = 8;
 
 /// Default temperature, as in OpenAI's API.
 const TEMPERATURE: f32 = 1.0;
@@ -31,8 +35,7 @@ pub(crate) struct Prepared {
     pub(crate) reading: Reading,
     /// Names of the tools that accept any object because their schemas cannot be enforced.
     pub(crate) unsupported: Vec<String>,
-    /// True if calls are JSON because the model's own format cannot express the arguments of a tool.
-    pub(crate) json_calls: bool,
+    pub(crate) notes: Notes,
     /// Choices within outputs whose probabilities are asked for.
     pub(crate) choices: Option<OutputChoices>,
     /// Places of the mask view of an output, if it is asked for.
@@ -178,8 +181,10 @@ impl Served {
         };
         let places = chat.mask_view.map(|_| Places::new(is_json, grammar));
         request.reports_tokens = choices.is_some();
-        let json_calls = reading.json_calls;
-        Ok(Prepared { request, reading, unsupported, json_calls, choices, places })
+        let warnings = request.constraint.as_ref().map(|constraint| constraint.grammar().warnings());
+        let warnings = warnings.into_iter().flatten().take(MOST_WARNINGS).map(ToString::to_string);
+        let notes = Notes { json_calls: reading.json_calls, warnings: warnings.collect() };
+        Ok(Prepared { request, reading, unsupported, notes, choices, places })
     }
 
     /// Returns the number of prompt tokens of a chat request.

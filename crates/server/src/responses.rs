@@ -22,7 +22,7 @@ use crate::body::JsonBody;
 use crate::chat::Started;
 use crate::choice::{Choice, Said};
 use crate::error::{ApiError, Kind};
-use crate::ignored::{with_call_format, with_ignored};
+use crate::ignored::with_ignored;
 pub(crate) use error::StoreError;
 use growing::Growing;
 use keep::{Keep, Lookup};
@@ -44,7 +44,7 @@ pub(crate) async fn create(
     let mut started = Started::new(&app, served, chat).await?;
     let choice = started.choices.pop().ok_or(Kind::Panicked)?;
     let store = keep.as_ref().is_some_and(Keep::is_stored);
-    let json_calls = started.json_calls;
+    let notes = started.notes;
     let begun = Response { store, ..begun(&answer, repeated, started.unsupported) };
     let growing = Growing::new(begun, keep, namespaces);
     let response = if stream {
@@ -52,7 +52,7 @@ pub(crate) async fn create(
     } else {
         with_ignored(Json(collect(choice, &answer, growing).await?), &ignored)
     };
-    Ok(with_call_format(response, json_calls))
+    Ok(notes.add_to(response))
 }
 
 /// `POST /v1/responses/input_tokens`: counts the prompt tokens of a request to `/v1/responses`.

@@ -455,6 +455,28 @@ fn a_conversation_with_calls_reaches_every_template() {
     }
 }
 
+/// Clients that run tools in parallel append results in any order.
+#[test]
+fn results_have_the_order_of_their_calls() {
+    let call =
+        |id: &str| json!({ "id": id, "type": "function", "function": { "name": "add", "arguments": "{}" } });
+    let mut assistant = Message { role: "assistant".to_owned(), content: None, fields: Map::new() };
+    assistant.fields.insert("tool_calls".to_owned(), json!([call("first"), call("second")]));
+    let result = |id: &str| {
+        let mut message = Message::new("tool", format!("result of the {id}"));
+        message.fields.insert("tool_call_id".to_owned(), id.into());
+        message
+    };
+    let messages = [Message::new("user", "1 + 1?"), assistant, result("second"), result("first")];
+    for (name, source) in templates() {
+        let template = JinjaTemplate::new(&source, None, None).expect("a template");
+        let input = ChatFormat::of(&template, &vocabulary()).input(&messages, &tools().tools, Map::new());
+        let text = template.render(&input).expect(name);
+        let [first, second] = ["result of the first", "result of the second"].map(|result| text.find(result));
+        assert!(first < second && first.is_some(), "{name}: {text}");
+    }
+}
+
 /// Checks the formats of real templates by the text with which their calls begin.
 #[test]
 fn formats_of_real_templates() {

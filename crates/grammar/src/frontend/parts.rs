@@ -17,7 +17,7 @@ use super::triggers::Triggers;
 use super::{choice, gbnf, json_string, lark, regex};
 use crate::error::{Kind, TagProblem};
 use crate::ir::expr::{Expr, RuleId};
-use crate::{GrammarError, Limits};
+use crate::{GrammarError, Limits, Warning};
 
 /// A part of an output, for [`Grammar::of_parts`](crate::Grammar::of_parts).
 ///
@@ -261,10 +261,25 @@ impl<'a> Composer<'a> {
                 Expr::Repeat { expr: Box::new(Expr::Rule(item)), min: *min, max: *max }
             }
             Part::Text { triggers, may_end } => self.text(triggers, *may_end)?,
-            Part::At { place, part } => self.part(part).map_err(|error| {
-                let problem = TagProblem::Content { error: Box::new(error) };
-                GrammarError::from(Kind::Tags { place: place.clone(), problem })
-            })?,
+            Part::At { place, part } => {
+                let earlier = self.builder.rules.warnings.len();
+                let first = self.builder.rules.exprs.len();
+                let expr = self.part(part).map_err(|error| {
+                    let problem = TagProblem::Content { error: Box::new(error) };
+                    GrammarError::from(Kind::Tags { place: place.clone(), problem })
+                })?;
+                let rules = &mut self.builder.rules;
+                let add_place = |warning: &mut Warning| {
+                    *warning = Warning::At { place: place.clone(), warning: Box::new(warning.clone()) };
+                };
+                rules.warnings[earlier..].iter_mut().for_each(add_place);
+                for rule in first..rules.exprs.len() {
+                    if let Some(schema) = rules.schemas.get_mut(&RuleId(rule as u32)) {
+                        schema.warnings.iter_mut().for_each(add_place);
+                    }
+                }
+                expr
+            }
         })
     }
 

@@ -62,22 +62,12 @@ pub(super) fn read(fields: &mut Fields) -> Result<Parameters, RequestError> {
         return Err(at.error(Problem::NotNeutral { accepted: "1", hint: "" }));
     }
     let limit = options.take("num_predict");
-    let penalty = options.take("repeat_penalty");
-    if let Some(at) = penalty.as_ref().filter(|_| options.get("repetition_penalty").is_some()) {
-        return Err(at.error(Problem::Conflict { other: "options.repetition_penalty" }));
-    }
     let mut parameters = Parameters::read(&mut options)?;
-    if let Some(at) = penalty {
-        parameters.repetition_penalty = at.number(0.01..=100.0, "0.01..=100")?;
-    }
     if let Some(at) = limit {
         if let Some(other) = parameters.max_tokens {
             return Err(at.error(Problem::Conflict { other: other.field }));
         }
         parameters.max_tokens = read_limit(&at)?;
-    }
-    if let Some(at) = options.take("repeat_last_n") {
-        check_last_n(at, &parameters)?;
     }
     parameters.unlimited = parameters.max_tokens.is_none();
     parameters.temperature = parameters.temperature.or(Some(TEMPERATURE));
@@ -100,21 +90,4 @@ fn read_limit(at: &Place) -> Result<Option<TokenLimit>, RequestError> {
         given if given < 0 => Ok(None),
         given => Ok(Some(TokenLimit { tokens: given as usize, field: "options.num_predict" })),
     }
-}
-
-/// Checks `repeat_last_n`, the number of tokens that penalties see. Here they see all tokens, so another
-/// number is an error if there is a penalty.
-#[allow(clippy::float_cmp, reason = "exactly these values turn the penalties off")]
-fn check_last_n(at: Place, parameters: &Parameters) -> Result<(), RequestError> {
-    let has_penalty = parameters.repetition_penalty != 1.0
-        || parameters.presence_penalty != 0.0
-        || parameters.frequency_penalty != 0.0;
-    if at.integer(-1, "at least -1")? == -1 {
-        return Ok(());
-    }
-    if has_penalty {
-        return Err(at.error(Problem::NotNeutral { accepted: "-1", hint: "penalties see all tokens" }));
-    }
-    at.ignore();
-    Ok(())
 }

@@ -51,6 +51,9 @@ impl IgnoredFields {
             if path == "fields" && !asks_nothing(value) {
                 return Err(Problem::LikeConstraint);
             }
+            if path.contains("tools[") && is_like(name, &TOOL_FIELDS) {
+                return Err(Problem::LikeConstraint);
+            }
             check(name, value)?;
         }
         add(&mut self.unknown, path);
@@ -112,7 +115,7 @@ fn check(name: &str, value: &Value) -> Result<(), Problem> {
     // The value 0 or false turns a penalty off. For other parameters it is a choice.
     let is_choice = value.is_boolean() || value.is_number();
     let is_harmless = asks_nothing(value) && (!is_choice || is_penalty(name));
-    if is_misspelt(name) || is_like_parameter(name) && !is_harmless {
+    if is_misspelt(name, value) || is_like_parameter(name) && !is_harmless {
         return Err(Problem::LikeParameter);
     }
     check_nested(value)
@@ -186,9 +189,17 @@ fn is_like_constraint(name: &str) -> bool {
         "validator",
     ];
     const STARTS: [&str; 3] = ["response", "output", "expected"];
+    /// Words that count with one typing error, too, and inside of longer words. They are like no others.
+    const PLAIN: [&str; 6] = ["schema", "grammar", "regexp", "format", "structured", "constraint"];
     let words = words(name);
-    words.iter().any(|word| WORDS.contains(&word.as_str()))
-        || words.first().is_some_and(|first| STARTS.contains(&first.as_str()))
+    let is_like = |word: &String| {
+        let is_close =
+            |plain: &&str| word.len().abs_diff(plain.len()) <= 1 && strsim::osa_distance(word, plain) <= 1;
+        WORDS.contains(&word.as_str())
+            || PLAIN.iter().any(is_close)
+            || PLAIN[..2].iter().any(|plain| word.contains(plain))
+    };
+    words.iter().any(is_like) || words.first().is_some_and(|first| STARTS.contains(&first.as_str()))
 }
 
 /// Reports whether a parameter of sampling, of the prompt or of the length of outputs may have this
@@ -289,7 +300,9 @@ fn is_penalty(name: &str) -> bool {
 }
 
 /// Names of fields that change the output.
-const KNOWN: [&str; 29] = [
+const KNOWN: [&str; 31] = [
+    "num_predict",
+    "repeat_penalty",
     "mask_view",
     "temperature",
     "top_p",
@@ -321,19 +334,45 @@ const KNOWN: [&str; 29] = [
     "response_format",
 ];
 
+/// Names of fields of a tool that change the output.
+const TOOL_FIELDS: [&str; 4] = ["parameters", "input_schema", "description", "strict"];
+
 /// Reports whether a name is that of a known field with a few typing errors, or in another case.
-fn is_misspelt(name: &str) -> bool {
+fn is_misspelt(name: &str, value: &Value) -> bool {
+    is_like(name, &KNOWN) || is_like_short(name, value)
+}
+
+fn is_like(name: &str, names: &[&str]) -> bool {
     // Short names are like many others, and no typing error makes a name long.
     let plain = words(name).concat();
     let mistakes = match plain.len() {
+        4 => 0,
         5..8 => 1,
         8..40 => 2,
         _ => return false,
     };
-    KNOWN.iter().any(|known| {
+    names.iter().any(|known| {
         let known = known.replace('_', "");
         known.len().abs_diff(plain.len()) <= mistakes && strsim::osa_distance(&plain, &known) <= mistakes
     })
+}
+
+/// Reports whether a name of four letters is that of a field with one typing error, and the value is one of
+/// this field.
+fn is_like_short(name: &str, value: &Value) -> bool {
+    let plain = words(name).concat();
+    if plain.len() != 4 {
+        return false;
+    }
+    match value {
+        Value::Number(_) => strsim::osa_distance(&plain, "seed") <= 1,
+        Value::Array(items) if items.first().is_some_and(Value::is_object) => {
+            strsim::osa_distance(&plain, "tools") <= 1
+        }
+        // Many words are like `stop`, for example `step`.
+        Value::String(_) | Value::Array(_) => ["sotp", "stpo", "tsop"].contains(&plain.as_str()),
+        Value::Null | Value::Bool(_) | Value::Object(_) => false,
+    }
 }
 
 /// Splits a name such as `maxNewTokens` or `max-new-tokens` into its words, in lower case.

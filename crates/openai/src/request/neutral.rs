@@ -36,14 +36,12 @@ const fn hinted(
 
 /// Unsupported fields of other servers, for chats and completions. Their neutral values mean what this
 /// server does.
-pub(super) const OF_OTHERS: [Unsupported; 57] = [
+pub(super) const OF_OTHERS: [Unsupported; 55] = [
     field("modalities", |value| *value == serde_json::json!(["text"]), "[\"text\"]"),
     field("chat_template", never, "null"),
     field("documents", is_empty, "[]"),
     hinted("images", is_empty, "[]", "this server reads no images"),
     // llama.cpp and servers like it.
-    hinted("repeat_penalty", is_one, "1", "use `repetition_penalty`"),
-    hinted("repeat_last_n", |value| *value == -1, "-1", "penalties see all tokens"),
     hinted("n_predict", is_minus_one, "-1", "use `max_tokens`"),
     hinted("num_predict", is_minus_one, "-1", "use `max_tokens`"),
     hinted("n_probs", is_zero, "0", "use `logprobs`"),

@@ -115,7 +115,8 @@ fn read_seed(fields: &mut Fields) -> Result<Option<u64>, RequestError> {
 impl Parameters {
     pub(crate) fn read(fields: &mut Fields) -> Result<Self, RequestError> {
         let unit = |at: Place| at.number(0.0..=1.0, "0..=1");
-        Ok(Self {
+        let last_n = fields.take("repeat_last_n");
+        let parameters = Self {
             unlimited: ["max_tokens", "max_completion_tokens"]
                 .iter()
                 .any(|name| fields.get(name).is_some_and(|given| given.as_f64() == Some(-1.0))),
@@ -128,9 +129,7 @@ impl Parameters {
             typical_p: fields.read("typical_p", unit)?,
             presence_penalty: read_penalty(fields, "presence_penalty")?,
             frequency_penalty: read_penalty(fields, "frequency_penalty")?,
-            repetition_penalty: fields
-                .read("repetition_penalty", |at| at.number(0.01..=100.0, "0.01..=100"))?
-                .unwrap_or(1.0),
+            repetition_penalty: read_repetition_penalty(fields)?,
             dry: Dry::read(fields)?,
             xtc: (
                 fields.read("xtc_probability", unit)?.unwrap_or(0.0),
@@ -142,7 +141,11 @@ impl Parameters {
             stop_token_ids: fields.read("stop_token_ids", read_stop_tokens)?.unwrap_or_default(),
             cut_off: fields.read("on_budget", |at| at.one_of(cut_off, "close and length"))?.unwrap_or(false),
             reasoning_budget: read_reasoning_budget(fields)?,
-        })
+        };
+        if let Some(at) = last_n {
+            check_last_n(at, &parameters)?;
+        }
+        Ok(parameters)
     }
 }
 
@@ -242,6 +245,34 @@ fn cut_off(name: &str) -> Option<bool> {
         "length" => Some(true),
         _ => None,
     }
+}
+
+/// Parses `repetition_penalty`, or llama.cpp's and Ollama's name for it, `repeat_penalty`.
+fn read_repetition_penalty(fields: &mut Fields) -> Result<f32, RequestError> {
+    let given = fields.take("repetition_penalty");
+    let other = fields.take("repeat_penalty");
+    if let (Some(_), Some(other)) = (&given, &other) {
+        return Err(other.error(Problem::Conflict { other: "repetition_penalty" }));
+    }
+    let penalty = given.or(other).map(|at| at.number(0.01..=100.0, "0.01..=100"));
+    Ok(penalty.transpose()?.unwrap_or(1.0))
+}
+
+/// Checks `repeat_last_n`, the number of tokens that penalties see. Here they see all tokens, so another
+/// number is an error if there is a penalty.
+#[allow(clippy::float_cmp, reason = "exactly these values turn the penalties off")]
+fn check_last_n(at: Place, parameters: &Parameters) -> Result<(), RequestError> {
+    let has_penalty = parameters.repetition_penalty != 1.0
+        || parameters.presence_penalty != 0.0
+        || parameters.frequency_penalty != 0.0;
+    if at.integer(-1, "at least -1")? == -1 {
+        return Ok(());
+    }
+    if has_penalty {
+        return Err(at.error(Problem::NotNeutral { accepted: "-1", hint: "penalties see all tokens" }));
+    }
+    at.ignore();
+    Ok(())
 }
 
 fn read_penalty(fields: &mut Fields, name: &str) -> Result<f32, RequestError> {

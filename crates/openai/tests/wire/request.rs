@@ -230,8 +230,12 @@ fn errors_name_the_field() {
         (json!({"modalities": ["audio"]}), "`modalities`: only [\"text\"] is supported here"),
         (json!({"skip_special_tokens": false}), "`skip_special_tokens`: only true is supported here"),
         (
-            json!({"repeat_penalty": 1.3}),
-            "`repeat_penalty`: only 1 is supported here; use `repetition_penalty`",
+            json!({"repeat_penalty": 1.3, "repetition_penalty": 1}),
+            "`repeat_penalty`: cannot be combined with `repetition_penalty`",
+        ),
+        (
+            json!({"repeat_penalty": 1.3, "repeat_last_n": 64}),
+            "`repeat_last_n`: only -1 is supported here; penalties see all tokens",
         ),
         (json!({"response_format": "json"}), "`response_format`: expected an object, found a string"),
         (
@@ -388,6 +392,16 @@ fn unknown_constraints_and_parameters_are_never_ignored() {
         ("guided_lark", json!("a"), constraint),
         ("response_mime_type", json!("application/json"), constraint),
         ("allowed_words", json!(["a"]), constraint),
+        ("grammer", json!("root ::= \"a\""), constraint),
+        ("gramar", json!("root ::= \"a\""), constraint),
+        ("shema", json!({"type": "object"}), constraint),
+        ("jsonschema", json!({"type": "object"}), constraint),
+        ("fromat", json!("json"), constraint),
+        ("sead", json!(1), parameter),
+        ("stpo", json!(["a"]), parameter),
+        ("topp", json!(0.1), parameter),
+        ("tool", json!([{"type": "function"}]), parameter),
+        ("num_predit", json!(8), parameter),
         ("new_penalty", json!(1.1), parameter),
         ("do_greedy", json!(true), parameter),
         ("maxOutputTokens", json!(5), parameter),
@@ -416,16 +430,26 @@ fn unknown_constraints_and_parameters_are_never_ignored() {
         fields[name] = value;
         assert_eq!(refused(&fields).1, format!("`{name}`: {expected}"));
     }
-    let tool = json!({"type": "function", "function": {"name": "f", "input_schema": {"type": "object"}}});
-    let given = refused(&json!({"tools": [tool]})).1;
-    assert_eq!(given, format!("`tools[0].function.input_schema`: {constraint}"));
+    for name in ["input_schema", "paramters", "inputSchema", "strickt"] {
+        let mut tool = json!({"type": "function", "function": {"name": "f"}});
+        tool["function"][name] = json!({"type": "object"});
+        let given = refused(&json!({"tools": [tool]})).1;
+        assert_eq!(given, format!("`tools[0].function.{name}`: {constraint}"));
+    }
 }
 
 #[test]
 fn notes_with_similar_names_are_no_parameters() {
-    for name in
-        ["information", "choice_id", "text_content", "desktop_platform", "prompt_version", "sample_id"]
-    {
+    for name in [
+        "information",
+        "choice_id",
+        "text_content",
+        "desktop_platform",
+        "prompt_version",
+        "sample_id",
+        "step",
+        "mode",
+    ] {
         let mut fields = json!({});
         fields[name] = json!("a");
         assert_eq!(read(&fields).ignored.unknown, [name]);

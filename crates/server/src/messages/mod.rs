@@ -18,7 +18,7 @@ use crate::body::JsonBody;
 use crate::chat::Started;
 use crate::choice::{Choice, Said};
 use crate::error::{ApiError, Kind};
-use crate::ignored::{with_call_format, with_ignored};
+use crate::ignored::with_ignored;
 use blocks::Growing;
 
 /// `POST /v1/messages`.
@@ -31,14 +31,14 @@ pub(crate) async fn create(State(app): State<App>, JsonBody(body): JsonBody) -> 
     let max_tokens = chat.parameters.max_tokens.map(|limit| limit.tokens);
     let mut started = Started::new(&app, served, chat).await?;
     let choice = started.choices.pop().ok_or(Kind::Panicked)?;
-    let json_calls = started.json_calls;
+    let notes = started.notes.clone();
     let growing = Growing::new(begun(&answer, started), hides_thoughts, max_tokens);
     let response = if streams {
         with_ignored(respond(choice, answer, growing), &ignored)
     } else {
         with_ignored(Json(collect(choice, &answer, growing).await?), &ignored)
     };
-    Ok(with_call_format(response, json_calls))
+    Ok(notes.add_to(response))
 }
 
 /// `POST /v1/messages/count_tokens`.

@@ -17,7 +17,7 @@ use crate::chat::{Started, Whole};
 use crate::choice::Choice;
 use crate::completions;
 use crate::error::{ApiError, Kind};
-use crate::ignored::with_ignored;
+use crate::ignored::{Notes, with_ignored};
 
 pub(crate) async fn chat(State(app): State<App>, JsonBody(body): JsonBody) -> Result<Response, ApiError> {
     respond(&app, GenerationRequest::chat_from_json(&body)?, Api::Chat).await
@@ -48,11 +48,13 @@ async fn respond(app: &App, request: GenerationRequest, api: Api) -> Result<Resp
     }
     let served = app.model(request.model()).await?;
     let mut replies = replies(&served.model.id);
+    let mut notes = Notes::default();
     let choice = match request {
         GenerationRequest::Load(_) => return Ok(with_ignored(Json(replies.loaded(false)), &ignored)),
         GenerationRequest::Chat(chat) => {
             let mut started = Started::new(app, served, chat).await?;
             replies.unsupported = started.unsupported;
+            notes = started.notes;
             started.choices.pop()
         }
         GenerationRequest::Raw(request) => {
@@ -66,7 +68,7 @@ async fn respond(app: &App, request: GenerationRequest, api: Api) -> Result<Resp
     } else {
         Json(collect(choice, &replies).await?).into_response()
     };
-    Ok(with_ignored(response, &ignored))
+    Ok(notes.add_to(with_ignored(response, &ignored)))
 }
 
 /// Collects the whole reply. Dropping the future cancels the generation.

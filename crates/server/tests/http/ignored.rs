@@ -34,6 +34,28 @@ async fn a_header_names_fields_without_effect() {
 }
 
 #[tokio::test]
+async fn a_header_has_the_warnings_about_schemas() {
+    let app = app(false);
+    let schema = json!({"type": "object", "properties": {"v": {"type": "string", "maxlength": 3}}});
+    let header = |answer: &crate::fixture::Answer| {
+        answer.headers.get("x-formwork-warnings").map(|value| value.to_str().unwrap().to_owned())
+    };
+    let warning = "#/properties/v/maxlength: this keyword is unknown (did you mean `maxLength`?)";
+    let format = json!({"type": "json_schema", "json_schema": {"name": "s", "schema": schema}});
+    for stream in [false, true] {
+        let answer = chat(&app, &json!({"response_format": format, "stream": stream})).await;
+        assert_eq!(answer.status, StatusCode::OK, "{}", answer.text);
+        assert_eq!(header(&answer).as_deref(), Some(warning));
+    }
+    let tools = json!([{"type": "function", "function": {"name": "f", "parameters": schema}}]);
+    let answer = chat(&app, &json!({"tools": tools})).await;
+    assert_eq!(header(&answer), Some(format!("tools[0].function.parameters: {warning}")));
+    let described = json!({"title": "T", "description": "d", "type": "string", "default": "a"});
+    let format = json!({"type": "json_schema", "json_schema": {"name": "s", "schema": described}});
+    assert_eq!(header(&chat(&app, &json!({"response_format": format})).await), None);
+}
+
+#[tokio::test]
 async fn unknown_fields_can_be_refused() {
     let app = app(true);
     assert_eq!(chat(&app, &json!({"user": "u", "num_ctx": 1})).await.status, StatusCode::OK);
