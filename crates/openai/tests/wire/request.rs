@@ -227,15 +227,10 @@ fn errors_name_the_field() {
         (json!({"top_logprobs": 2}), "`top_logprobs`: requires `logprobs`"),
         (json!({"tools": [{}]}), "`tools[0].function`: this field is required"),
         (json!({"tool_choice": "required"}), "`tool_choice`: requires `tools` that can be called here"),
-        (json!({"modalities": ["audio"]}), "`modalities`: only [\"text\"] is supported here"),
         (json!({"skip_special_tokens": false}), "`skip_special_tokens`: only true is supported here"),
         (
             json!({"repeat_penalty": 1.3, "repetition_penalty": 1}),
             "`repeat_penalty`: cannot be combined with `repetition_penalty`",
-        ),
-        (
-            json!({"repeat_penalty": 1.3, "repeat_last_n": 64}),
-            "`repeat_last_n`: only -1 is supported here; penalties see all tokens",
         ),
         (json!({"response_format": "json"}), "`response_format`: expected an object, found a string"),
         (
