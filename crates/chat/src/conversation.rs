@@ -29,14 +29,14 @@ impl ChatFormat {
     ) -> ChatInput {
         self.thinking.set(&mut variables);
         let mut messages = messages.to_vec();
-        results_without_calls_as_text(&mut messages);
+        results_behind_calls(&mut messages);
         results_in_order(&mut messages);
         let mut messages: Vec<Message> = match (self.native, self.written) {
             (Some(native), _) => {
                 let mut messages: Vec<Message> =
                     messages.iter().map(|message| adapted(message, native)).collect();
                 self.rename_calls(&mut messages);
-                if self.calls.separator.is_none() { with_single_calls(messages) } else { messages }
+                if native.one_call { with_single_calls(messages) } else { messages }
             }
             (None, Some(written)) => written.messages(&messages, &self.calls),
             (None, None) => plain(&messages),
@@ -130,15 +130,42 @@ fn results_in_order(messages: &mut [Message]) {
     }
 }
 
-/// Converts results that follow no call to messages of the user, because many templates leave them out or
-/// refuse them.
-fn results_without_calls_as_text(messages: &mut [Message]) {
-    let mut is_after_call = false;
-    for message in messages {
+/// Puts results behind the answer with their calls, although messages of the user may stand between them. A
+/// result without an id gets that of the next call. Results without a call become messages of the user,
+/// because many templates leave them out or refuse them.
+fn results_behind_calls(messages: &mut [Message]) {
+    /// The calls of the last answer that have no result yet.
+    struct Open {
+        /// Place of the next result.
+        place: usize,
+        ids: Vec<Value>,
+    }
+    let mut open: Option<Open> = None;
+    for at in 0..messages.len() {
+        let message = &mut messages[at];
+        if message.role == "assistant" {
+            let calls = message.fields.get("tool_calls").and_then(Value::as_array);
+            open = calls.map(|calls| Open {
+                place: at + 1,
+                ids: calls.iter().map(|call| call["id"].clone()).collect(),
+            });
+        }
         if message.role != "tool" {
-            is_after_call = message.fields.contains_key("tool_calls");
-        } else if !is_after_call {
-            *message = result_as_text(message);
+            continue;
+        }
+        let id = message.fields.get("tool_call_id");
+        let known = open.as_ref().and_then(|open| open.ids.iter().position(|call| Some(call) == id));
+        match &mut open {
+            Some(open) if known.is_some() || open.place == at => {
+                if let Some(known) = known {
+                    open.ids.remove(known);
+                } else if id.and_then(Value::as_str).is_none_or(str::is_empty) && !open.ids.is_empty() {
+                    message.fields.insert("tool_call_id".to_owned(), open.ids.remove(0));
+                }
+                messages[open.place..=at].rotate_right(1);
+                open.place += 1;
+            }
+            _ => *message = result_as_text(message),
         }
     }
 }

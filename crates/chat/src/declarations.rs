@@ -54,12 +54,17 @@ fn simple_parameters(parameters: &Value) -> Value {
 /// Returns a schema with a single type and a description.
 fn simple_property(schema: &Value) -> Value {
     let is_simple = |name: &&str| SIMPLE.contains(name);
-    let named = match &schema["type"] {
-        Value::String(name) => Some(name.as_str()).filter(is_simple),
-        Value::Array(names) => names.iter().filter_map(Value::as_str).find(is_simple),
+    let named = match (&schema["type"], &schema["enum"]) {
+        (Value::String(name), _) => Some(name.as_str()).filter(is_simple),
+        (Value::Array(names), _) => names.iter().filter_map(Value::as_str).find(is_simple),
+        (_, Value::Array(values)) if values.iter().all(Value::is_string) => Some("string"),
         _ => None,
     };
     let mut simple = json!({ "type": named.unwrap_or("object") });
+    let items = schema["items"]["type"].as_str().filter(is_simple);
+    if let Some(items) = items.filter(|_| schema["type"] == "array") {
+        simple = json!({ "type": "array", "items": { "type": items } });
+    }
     if let Some(text) = schema.get("description").filter(|text| text.is_string()) {
         simple["description"] = text.clone();
     }
@@ -101,12 +106,14 @@ mod tests {
     #[test]
     fn other_schemas_move_into_the_description() {
         let schema = json!({ "type": "object", "properties": {
-            "a": { "type": ["null", "integer"], "description": "First." }, "b": { "$ref": "#/$defs/b" }, "c": true },
+            "a": { "type": ["null", "integer"], "description": "First." }, "b": { "$ref": "#/$defs/b" }, "c": true,
+            "d": { "type": "array", "items": { "type": "string" } }, "e": { "enum": ["x", "y"] } },
             "$defs": { "b": { "type": "string" } } });
         let simple = simplified(&tools(&schema)).expect("a change");
         let function = &simple[0]["function"];
         let properties = json!({ "a": { "type": "integer", "description": "First." },
-            "b": { "type": "object" }, "c": { "type": "object" } });
+            "b": { "type": "object" }, "c": { "type": "object" },
+            "d": { "type": "array", "items": { "type": "string" } }, "e": { "type": "string", "enum": ["x", "y"] } });
         assert_eq!(function["parameters"], json!({ "type": "object", "properties": properties }));
         let description = function["description"].as_str().expect("a text");
         assert!(description.starts_with("Adds.\n\n") && description.contains("$defs"), "{description}");

@@ -56,6 +56,8 @@ pub(crate) struct Native {
     pub(crate) named_ids: bool,
     /// True if a message with only calls must have no content, instead of empty content.
     pub(crate) null_content: bool,
+    /// True if the template does not write several calls of one answer.
+    pub(crate) one_call: bool,
 }
 
 /// Reason why calls are JSON in tags instead of the template's own format.
@@ -201,6 +203,7 @@ impl<'a> Probe<'a> {
             short_ids: false,
             named_ids,
             null_content,
+            one_call: false,
         });
         let found = ways.find_map(|native| {
             if let Some(one) = self.one_call(native) {
@@ -235,7 +238,7 @@ impl<'a> Probe<'a> {
         let numbering = Numbering::of(&open, &between, first, goes_on);
         let takes_ids = ["call_0123456789abcdef01234567", "1"].iter().all(|id| self.takes_id(id, native));
         let short_ids = !native.named_ids && !takes_ids;
-        let native = Native { short_ids, ..native };
+        let native = Native { short_ids, one_call: several.is_none(), ..native };
         let [open, between] = [open, between].map(|text| with_placeholder(&text));
         Ok(Calls { arguments, open, between, separator, close: one.close, turn_end, numbering, native })
     }

@@ -11,6 +11,12 @@ const ENABLE: &str = "enable_thinking";
 /// Name of the variable with the effort.
 const EFFORT: &str = "reasoning_effort";
 
+/// Kimi K3's name of [`EFFORT`].
+const OTHER_EFFORT: &str = "thinking_effort";
+
+/// An effort that no template knows.
+const UNKNOWN_EFFORT: &str = "probeeffort";
+
 /// Efforts of requests, in ascending order.
 const EFFORTS: [&str; 7] = ["none", "minimal", "low", "medium", "high", "xhigh", "max"];
 
@@ -38,8 +44,18 @@ fn switches() -> [(&'static str, Value, Value); 5] {
 pub(crate) struct ThinkingVariables {
     /// Names that switch thoughts, with their values for off and on.
     switches: Vec<(&'static str, Value, Value)>,
-    /// The efforts that the template takes. Empty if it takes all of [`EFFORTS`], or none.
-    efforts: Vec<&'static str>,
+    efforts: Vec<EffortVariable>,
+}
+
+/// A variable with the effort.
+#[derive(Clone, PartialEq, Debug)]
+struct EffortVariable {
+    name: &'static str,
+    /// The efforts that the template takes.
+    taken: Vec<&'static str>,
+    /// The efforts whose prompts differ from that of an effort that no template knows. Empty if there is no
+    /// such prompt.
+    distinct: Vec<&'static str>,
 }
 
 impl ThinkingVariables {
@@ -55,38 +71,62 @@ impl ThinkingVariables {
         };
         // Some templates write all variables, or all efforts.
         let writes_all = differ("probevariable", &json!(false), &json!(true));
-        let takes_any = with(EFFORT, &json!("probeeffort")).is_some();
+        let takes_any = with(EFFORT, &json!(UNKNOWN_EFFORT)).is_some();
         let is_switch = |(name, off, on): &(&str, Value, Value)| {
             !writes_all && (*name != EFFORT || !takes_any) && differ(name, off, on)
         };
-        let efforts = EFFORTS.into_iter().filter(|effort| {
-            if is_harmony { HARMONY_EFFORTS.contains(effort) } else { with(EFFORT, &json!(effort)).is_some() }
-        });
-        let mut efforts: Vec<&str> = efforts.collect();
-        if efforts.len() == EFFORTS.len() {
-            efforts.clear();
+        let switches: Vec<_> = switches().into_iter().filter(is_switch).collect();
+        let mut on = Map::from_iter([(ENABLE.to_owned(), json!(true))]);
+        for (name, _, value) in switches.iter().filter(|(name, _, value)| *name != EFFORT && !value.is_null())
+        {
+            on.insert((*name).to_owned(), value.clone());
         }
-        Self { switches: switches().into_iter().filter(is_switch).collect(), efforts }
+        // Templates may check an effort only if thoughts are on.
+        let with_effort = |name: &str, effort: &str| {
+            let mut variables = on.clone();
+            variables.insert(name.to_owned(), json!(effort));
+            render(variables)
+        };
+        let mut efforts = Vec::new();
+        for name in [EFFORT, OTHER_EFFORT] {
+            let unknown = with_effort(name, UNKNOWN_EFFORT);
+            let is_taken = |effort: &&str| with_effort(name, effort).is_some();
+            let is_distinct = |effort: &&str| unknown.is_some() && with_effort(name, effort) != unknown;
+            let (taken, distinct) = if is_harmony {
+                (HARMONY_EFFORTS.to_vec(), HARMONY_EFFORTS.to_vec())
+            } else {
+                let taken: Vec<&str> = EFFORTS.into_iter().filter(is_taken).collect();
+                let distinct = taken.iter().copied().filter(is_distinct).collect();
+                (taken, distinct)
+            };
+            let is_used = with_effort(name, "low") != with_effort(name, "high");
+            if name == EFFORT || is_used && !writes_all {
+                efforts.push(EffortVariable { name, taken, distinct });
+            }
+        }
+        Self { switches, efforts }
     }
 
     /// Sets the variables of the template from those of a request.
     pub(crate) fn set(&self, variables: &mut Map<String, Value>) {
         let enabled = variables.get(ENABLE).and_then(Value::as_bool);
         let effort = variables.get(EFFORT).and_then(Value::as_str);
-        let known = EFFORTS.iter().position(|known| Some(*known) == effort);
-        if let Some(asked) = known.filter(|_| !self.efforts.is_empty()) {
-            let level = |effort: &&str| EFFORTS.iter().position(|known| known == effort).unwrap_or(0);
-            // Of two efforts that are equally near, the higher one.
-            let nearest = self.efforts.iter().min_by_key(|effort| {
-                let level = level(effort);
-                (level.abs_diff(asked), level < asked)
-            });
-            let can_switch = self.switches.iter().any(|(name, ..)| *name == EFFORT);
-            match nearest {
-                Some(_) if enabled == Some(false) && can_switch => variables.remove(EFFORT),
-                Some(nearest) => variables.insert(EFFORT.to_owned(), json!(nearest)),
-                None => None,
-            };
+        let asked = EFFORTS.iter().position(|known| Some(*known) == effort);
+        if let Some(asked) = asked {
+            for effort in &self.efforts {
+                let is_switch = self.switches.iter().any(|(name, ..)| *name == effort.name);
+                match effort.nearest(asked) {
+                    Some(_) if enabled == Some(false) && is_switch => variables.remove(effort.name),
+                    Some(nearest) if effort.name == EFFORT => {
+                        variables.insert(EFFORT.to_owned(), json!(nearest))
+                    }
+                    Some(nearest) => {
+                        variables.entry(effort.name).or_insert_with(|| json!(nearest));
+                        None
+                    }
+                    None => None,
+                };
+            }
         }
         let Some(enabled) = enabled else { return };
         for (name, off, on) in &self.switches {
@@ -95,6 +135,36 @@ impl ThinkingVariables {
                 variables.entry(*name).or_insert_with(|| value.clone());
             }
         }
+    }
+}
+
+impl EffortVariable {
+    /// Returns the effort to use for the one at index `asked` of [`EFFORTS`]. `None` if the template takes no
+    /// effort.
+    ///
+    /// An effort that the template refuses is replaced by the nearest that it takes; of two, by the higher
+    /// one. A template may also take an effort as if it were missing. Such an effort is replaced if it lies
+    /// between two that the template knows, and `minimal` by `low`.
+    fn nearest(&self, asked: usize) -> Option<&'static str> {
+        let level = |effort: &&str| EFFORTS.iter().position(|known| known == effort).unwrap_or(0);
+        let nearest = |of: &[&'static str]| {
+            of.iter().copied().min_by_key(|effort| {
+                let level = level(&effort);
+                (level.abs_diff(asked), level < asked)
+            })
+        };
+        let effort = EFFORTS[asked];
+        if !self.taken.contains(&effort) {
+            return nearest(&self.taken);
+        }
+        let known = &self.distinct;
+        let is_between =
+            known.iter().any(|known| level(known) < asked) && known.iter().any(|known| level(known) > asked);
+        let is_below = effort == "minimal" && known.contains(&"low");
+        if known.contains(&effort) || !is_between && !is_below {
+            return Some(effort);
+        }
+        nearest(known)
     }
 }
 
@@ -142,6 +212,45 @@ mod tests {
         assert_eq!(set(&any, json!({ EFFORT: "xhigh" })), json!({ EFFORT: "xhigh" }));
         let harmony = ThinkingVariables::of(&|variables| Some(format!("{variables:?}")), true);
         assert_eq!(set(&harmony, json!({ EFFORT: "xhigh" })), json!({ EFFORT: "high" }));
+    }
+
+    /// A template that takes unknown efforts as if none was asked for.
+    #[test]
+    fn an_effort_without_effect_becomes_one_between_others() {
+        let glm = ThinkingVariables::of(
+            &|variables| {
+                let effort = variables.get(EFFORT).and_then(Value::as_str);
+                Some(effort.filter(|effort| ["low", "high"].contains(effort)).unwrap_or("max").to_owned())
+            },
+            false,
+        );
+        for (given, expected) in [("minimal", "low"), ("medium", "high"), ("high", "high"), ("max", "max")] {
+            assert_eq!(set(&glm, json!({ EFFORT: given })), json!({ EFFORT: expected }), "{given}");
+        }
+    }
+
+    /// A template that checks the effort only if thoughts are on.
+    #[test]
+    fn efforts_are_found_with_thoughts() {
+        let render = |variables: Map<String, Value>| {
+            let effort = variables.get(EFFORT).and_then(Value::as_str).unwrap_or("low");
+            let is_on = variables.get(ENABLE) == Some(&json!(true));
+            (!is_on || effort == "low" || effort == "xhigh").then(|| effort.to_owned())
+        };
+        let found = ThinkingVariables::of(&render, false);
+        let given = json!({ ENABLE: true, EFFORT: "high" });
+        assert_eq!(set(&found, given), json!({ ENABLE: true, EFFORT: "xhigh" }));
+    }
+
+    #[test]
+    fn an_effort_may_have_another_name() {
+        let kimi = |variables: Map<String, Value>| match variables.get(OTHER_EFFORT).and_then(Value::as_str) {
+            Some(effort) if !["low", "high", "max"].contains(&effort) => None,
+            effort => Some(effort.unwrap_or("max").to_owned()),
+        };
+        let found = ThinkingVariables::of(&kimi, false);
+        let expected = json!({ EFFORT: "medium", OTHER_EFFORT: "high" });
+        assert_eq!(set(&found, json!({ EFFORT: "medium" })), expected);
     }
 
     #[test]

@@ -32,10 +32,14 @@ const ACKNOWLEDGEMENT: &str = "OK.";
 /// conversations as well.
 pub fn render(template: &dyn ChatTemplate, input: &ChatInput) -> Result<String, TemplateError> {
     let rendered = template.render(input);
-    if rendered.as_ref().is_ok_and(|text| has_all(text, &input.messages)) {
+    // The prompt that lacks the fewest messages.
+    let mut best = match &rendered {
+        Ok(text) => Some((missing(text, &input.messages), text.clone())),
+        Err(_) => None,
+    };
+    if matches!(best, Some((0, _))) {
         return rendered;
     }
-    let mut incomplete = None;
     let mut tried = vec![input.messages.clone()];
     for step in 1..=STEPS {
         let messages = with_other_turns(&input.messages, step);
@@ -43,15 +47,17 @@ pub fn render(template: &dyn ChatTemplate, input: &ChatInput) -> Result<String, 
             continue;
         }
         let changed = ChatInput { messages, ..input.clone() };
-        match template.render(&changed) {
-            Ok(text) if has_all(&text, &changed.messages) => return Ok(text),
-            Ok(text) => incomplete = incomplete.or(Some(text)),
-            Err(_) => {}
+        if let Ok(text) = template.render(&changed) {
+            match missing(&text, &changed.messages) {
+                0 => return Ok(text),
+                lost if best.as_ref().is_none_or(|(least, _)| lost < *least) => best = Some((lost, text)),
+                _ => {}
+            }
         }
         tried.push(changed.messages);
     }
-    let error = match (rendered, incomplete) {
-        (Ok(text), _) | (Err(_), Some(text)) => return Ok(text),
+    let error = match (rendered, best) {
+        (_, Some((_, text))) | (Ok(text), None) => return Ok(text),
         (Err(error), None) => error,
     };
     let simplified = input.variables.get("tools").and_then(declarations::simplified);
@@ -96,18 +102,19 @@ pub fn render_begun(
     Ok(found)
 }
 
-/// Returns true if a text has the texts of all system and user messages, in their order.
-fn has_all(text: &str, messages: &[Message]) -> bool {
-    let mut rest = text;
+/// Returns the number of system and user messages whose texts are not in a prompt, in their order.
+fn missing(prompt: &str, messages: &[Message]) -> usize {
+    let mut rest = prompt;
+    let mut count = 0;
     for message in messages.iter().filter(|message| is(message, "system") || is(message, "user")) {
         // Templates remove spaces around a text.
         let said = message.text().trim();
         match rest.find(said) {
             Some(at) => rest = &rest[at + said.len()..],
-            None => return false,
+            None => count += 1,
         }
     }
-    true
+    count
 }
 
 /// Number of changes that [`render`] tries.

@@ -34,8 +34,7 @@ pub(crate) fn chat(args: &ChatArgs) -> Result<bool> {
             "/exit" | "/quit" => break,
             "/clear" => conversation.clear(),
             "/undo" => conversation.truncate(conversation.len().saturating_sub(2)),
-            // A path is no command.
-            command if command.starts_with('/') && command[1..].chars().all(char::is_alphanumeric) => {
+            command if is_command(command) => {
                 eprintln!("unknown command {command}; /help lists the commands");
             }
             _ => {
@@ -54,6 +53,12 @@ pub(crate) fn chat(args: &ChatArgs) -> Result<bool> {
         }
     }
     Ok(true)
+}
+
+/// Reports whether a line is a command, known or not. A path with several slashes is none.
+fn is_command(line: &str) -> bool {
+    let first = line.split_whitespace().next().unwrap_or_default();
+    first.strip_prefix('/').is_some_and(|name| !name.contains('/'))
 }
 
 /// Reads one message, which may span several lines between `"""`; returns `None` at the end of

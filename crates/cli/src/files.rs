@@ -34,11 +34,16 @@ pub(crate) fn read_json(path: &Path) -> Result<Value> {
 /// Reads the JSON file that `option` names. If the file cannot be read, the error starts with the
 /// option.
 pub(crate) fn read_json_option(option: &'static str, path: &Path) -> Result<Value> {
-    let given = path.to_string_lossy();
-    if given.starts_with('{') && !path.exists() {
-        return formwork_json::from_str(&given).context(option);
-    }
     parse(&read_option(option, path)?, path)
+}
+
+/// Returns the JSON Schema of `--schema`: the value itself if it begins with `{`, or the content of the file.
+pub(crate) fn read_schema_option(given: &Path) -> Result<Value> {
+    let text = given.to_string_lossy();
+    if text.trim_start().starts_with('{') && !given.exists() {
+        return formwork_json::from_str(&text).context("--schema");
+    }
+    read_json_option("--schema", given)
 }
 
 fn parse(text: &str, path: &Path) -> Result<Value> {

@@ -23,7 +23,7 @@ use crate::args::{
     UndeclaredArg,
 };
 use crate::config;
-use crate::files::{read_input_text, read_json_option, read_option, read_text, without_mark};
+use crate::files::{read_input_text, read_option, read_schema_option, read_text, without_mark};
 use crate::lora::{Adapter, LoraArg};
 use crate::memory;
 use crate::remotes;
@@ -37,7 +37,7 @@ pub(crate) enum ShapeSource {
 impl ShapeSource {
     pub(crate) fn read(args: &ShapeArgs) -> Result<Option<Self>> {
         let part = if let Some(path) = &args.schema {
-            Part::Json(read_json_option("--schema", path)?.into())
+            Part::Json(read_schema_option(path)?.into())
         } else if let Some(path) = &args.gbnf {
             Part::Gbnf(read_option("--gbnf", path)?)
         } else if let Some(path) = &args.lark {
@@ -373,7 +373,7 @@ pub(crate) fn tokenizer_of(option: &'static str, name: &str) -> Result<Tokenizer
 pub(crate) fn read_schema(schema: Option<&Path>, fields: Option<&Path>) -> Result<Option<(Value, PathBuf)>> {
     Ok(match (schema, fields) {
         (Some(path), _) => {
-            let read = read_json_option("--schema", path);
+            let read = read_schema_option(path);
             let is_of_fields = matches!(Format::of(path), Some(Format::Yaml | Format::Toml | Format::CSharp));
             let hint = || anyhow!("--schema requires JSON; a definition of fields is given with --fields");
             let read = read.map_err(|error| if is_of_fields { error.context(hint()) } else { error });

@@ -467,7 +467,8 @@ fn results_have_the_order_of_their_calls() {
         message.fields.insert("tool_call_id".to_owned(), id.into());
         message
     };
-    let messages = [Message::new("user", "1 + 1?"), assistant, result("second"), result("first")];
+    let note = Message::new("user", "a note");
+    let messages = [Message::new("user", "1 + 1?"), assistant, result("second"), note, result("first")];
     for (name, source) in templates() {
         let template = JinjaTemplate::new(&source, None, None).expect("a template");
         let input = ChatFormat::of(&template, &vocabulary()).input(&messages, &tools().tools, Map::new());

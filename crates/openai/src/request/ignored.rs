@@ -109,7 +109,7 @@ fn without_indices(path: &str) -> String {
 
 /// Checks that an unknown field cannot change the output.
 fn check(name: &str, value: &Value) -> Result<(), Problem> {
-    if is_like_constraint(name) && !asks_nothing(value) {
+    if (is_like_constraint(name) || is_misspelt_constraint(name)) && !asks_nothing(value) {
         return Err(Problem::LikeConstraint);
     }
     // The value 0 or false turns a penalty off. For other parameters it is a choice.
@@ -189,17 +189,21 @@ fn is_like_constraint(name: &str) -> bool {
         "validator",
     ];
     const STARTS: [&str; 3] = ["response", "output", "expected"];
-    /// Words that count with one typing error, too, and inside of longer words. They are like no others.
-    const PLAIN: [&str; 6] = ["schema", "grammar", "regexp", "format", "structured", "constraint"];
     let words = words(name);
-    let is_like = |word: &String| {
+    words.iter().any(|word| WORDS.contains(&word.as_str()))
+        || words.first().is_some_and(|first| STARTS.contains(&first.as_str()))
+}
+
+/// Reports whether a word of a name is that of a constraint with one typing error, or after another word.
+fn is_misspelt_constraint(name: &str) -> bool {
+    const PLAIN: [&str; 6] = ["schema", "grammar", "regexp", "format", "structured", "constraint"];
+    /// Words that are like these and mean something else.
+    const OTHERS: [&str; 5] = ["scheme", "schemes", "formal", "formats", "forma"];
+    words(name).iter().filter(|word| !OTHERS.contains(&word.as_str())).any(|word| {
         let is_close =
             |plain: &&str| word.len().abs_diff(plain.len()) <= 1 && strsim::osa_distance(word, plain) <= 1;
-        WORDS.contains(&word.as_str())
-            || PLAIN.iter().any(is_close)
-            || PLAIN[..2].iter().any(|plain| word.contains(plain))
-    };
-    words.iter().any(is_like) || words.first().is_some_and(|first| STARTS.contains(&first.as_str()))
+        PLAIN.iter().any(is_close) || PLAIN[..2].iter().any(|plain| word.ends_with(plain))
+    })
 }
 
 /// Reports whether a parameter of sampling, of the prompt or of the length of outputs may have this
@@ -345,14 +349,14 @@ fn is_misspelt(name: &str, value: &Value) -> bool {
 fn is_like(name: &str, names: &[&str]) -> bool {
     // Short names are like many others, and no typing error makes a name long.
     let plain = words(name).concat();
-    let mistakes = match plain.len() {
-        4 => 0,
-        5..8 => 1,
-        8..40 => 2,
-        _ => return false,
-    };
     names.iter().any(|known| {
         let known = known.replace('_', "");
+        let mistakes = match known.len().min(plain.len()) {
+            4 => 0,
+            5..8 => 1,
+            8..40 => 2,
+            _ => return false,
+        };
         known.len().abs_diff(plain.len()) <= mistakes && strsim::osa_distance(&plain, &known) <= mistakes
     })
 }
@@ -365,11 +369,11 @@ fn is_like_short(name: &str, value: &Value) -> bool {
         return false;
     }
     match value {
-        Value::Number(_) => strsim::osa_distance(&plain, "seed") <= 1,
+        Value::Number(_) => ["sead", "sede", "esed"].contains(&plain.as_str()),
         Value::Array(items) if items.first().is_some_and(Value::is_object) => {
             strsim::osa_distance(&plain, "tools") <= 1
         }
-        // Many words are like `stop`, for example `step`.
+        // Many words are like `seed` or `stop`, for example `need` and `step`.
         Value::String(_) | Value::Array(_) => ["sotp", "stpo", "tsop"].contains(&plain.as_str()),
         Value::Null | Value::Bool(_) | Value::Object(_) => false,
     }

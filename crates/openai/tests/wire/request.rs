@@ -444,6 +444,10 @@ fn notes_with_similar_names_are_no_parameters() {
         "sample_id",
         "step",
         "mode",
+        "color_scheme",
+        "supported_formats",
+        "formal",
+        "grammarly",
     ] {
         let mut fields = json!({});
         fields[name] = json!("a");
