@@ -343,7 +343,7 @@ impl<'a> Probe<'a> {
     /// Returns the text that the template writes for an answer with calls.
     ///
     /// Some templates leave out an answer at the end of a conversation. Then the text comes from a
-    /// conversation that goes on with results, and ends at the first end-of-sequence token.
+    /// conversation with results, and ends at the first end-of-sequence token.
     fn with_calls(&self, answer: Message, native: Native) -> Option<String> {
         let text = self.continuation(vec![answer.clone()], true)?;
         if text.contains(NAMES[0]) {

@@ -149,7 +149,7 @@ impl EffortVariable {
         let level = |effort: &&str| EFFORTS.iter().position(|known| known == effort).unwrap_or(0);
         let nearest = |of: &[&'static str]| {
             of.iter().copied().min_by_key(|effort| {
-                let level = level(&effort);
+                let level = level(effort);
                 (level.abs_diff(asked), level < asked)
             })
         };

@@ -361,8 +361,7 @@ fn is_like(name: &str, names: &[&str]) -> bool {
     })
 }
 
-/// Reports whether a name has four letters and is a field's name with one typing error, and the value fits that
-/// field.
+/// Reports whether a name of four letters is that of a field with one typing error. The value must fit the field.
 fn is_like_short(name: &str, value: &Value) -> bool {
     let plain = words(name).concat();
     if plain.len() != 4 {
