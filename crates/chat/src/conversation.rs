@@ -1,6 +1,6 @@
 //! Conversion of a conversation to a template's input.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use formwork_lm::{ChatInput, Message};
 use serde_json::{Map, Value, json};
@@ -28,8 +28,7 @@ impl ChatFormat {
         mut variables: Map<String, Value>,
     ) -> ChatInput {
         self.thinking.set(&mut variables);
-        let mut messages = messages.to_vec();
-        results_behind_calls(&mut messages);
+        let mut messages = results_behind_calls(messages);
         results_in_order(&mut messages);
         let mut messages: Vec<Message> = match (self.native, self.written) {
             (Some(native), _) => {
@@ -130,43 +129,92 @@ fn results_in_order(messages: &mut [Message]) {
     }
 }
 
-/// Puts results behind the answer with their calls, although messages of the user may stand between them. A
-/// result without an id gets that of the next call. Results without a call become messages of the user,
-/// because many templates leave them out or refuse them.
-fn results_behind_calls(messages: &mut [Message]) {
-    /// The calls of the last answer that have no result yet.
-    struct Open {
-        /// Place of the next result.
-        place: usize,
-        ids: Vec<Value>,
-    }
-    let mut open: Option<Open> = None;
-    for at in 0..messages.len() {
-        let message = &mut messages[at];
+/// Puts results behind the answer with their calls, although messages of the user may stand between them.
+///
+/// Calls without ids get some. A result without an id gets that of the next call of its function, or of the
+/// next call. A result without a call becomes a message of the user, because many templates leave it out or
+/// refuse it.
+fn results_behind_calls(messages: &[Message]) -> Vec<Message> {
+    let mut all: Vec<Message> = Vec::with_capacity(messages.len());
+    let mut open = OpenCalls::default();
+    // Messages after the last answer that are no results of its calls.
+    let mut others: Vec<Message> = Vec::new();
+    let mut count = 0;
+    for message in messages {
+        let mut message = message.clone();
         if message.role == "assistant" {
-            let calls = message.fields.get("tool_calls").and_then(Value::as_array);
-            open = calls.map(|calls| Open {
-                place: at + 1,
-                ids: calls.iter().map(|call| call["id"].clone()).collect(),
-            });
+            all.append(&mut others);
+            let calls = message.fields.get_mut("tool_calls").and_then(Value::as_array_mut);
+            open = OpenCalls::of(calls.map(Vec::as_mut_slice).unwrap_or_default(), &mut count);
+            all.push(message);
+        } else if message.role != "tool" {
+            others.push(message);
+        } else if open.take(&mut message) || open.has_calls && others.is_empty() {
+            all.push(message);
+        } else {
+            others.push(result_as_text(&message));
         }
-        if message.role != "tool" {
-            continue;
-        }
-        let id = message.fields.get("tool_call_id");
-        let known = open.as_ref().and_then(|open| open.ids.iter().position(|call| Some(call) == id));
-        match &mut open {
-            Some(open) if known.is_some() || open.place == at => {
-                if let Some(known) = known {
-                    open.ids.remove(known);
-                } else if id.and_then(Value::as_str).is_none_or(str::is_empty) && !open.ids.is_empty() {
-                    message.fields.insert("tool_call_id".to_owned(), open.ids.remove(0));
-                }
-                messages[open.place..=at].rotate_right(1);
-                open.place += 1;
+    }
+    all.append(&mut others);
+    all
+}
+
+/// The calls of an answer that have no result yet.
+#[derive(Default)]
+struct OpenCalls {
+    has_calls: bool,
+    /// Ids of the calls in their order. `None` for a call with a result.
+    ids: Vec<Option<String>>,
+    /// The first place in `ids` that may have no result.
+    next: usize,
+    places: HashMap<String, usize>,
+    /// Places of the calls by the names of their functions.
+    names: HashMap<String, VecDeque<usize>>,
+}
+
+impl OpenCalls {
+    /// Reads the calls of an answer. Calls without an id get one from `count`, the number of calls before.
+    fn of(calls: &mut [Value], count: &mut usize) -> Self {
+        let mut open = Self { has_calls: !calls.is_empty(), ..Self::default() };
+        for (place, call) in calls.iter_mut().enumerate().filter(|(_, call)| call.is_object()) {
+            *count += 1;
+            if call["id"].as_str().is_none_or(str::is_empty) {
+                call["id"] = format!("call{count:05}").into();
             }
-            _ => *message = result_as_text(message),
+            let id = call["id"].as_str().unwrap_or_default().to_owned();
+            let name = call["function"]["name"].as_str().unwrap_or_default().to_owned();
+            open.names.entry(name).or_default().push_back(place);
+            open.places.insert(id.clone(), place);
+            open.ids.resize(place, None);
+            open.ids.push(Some(id));
         }
+        open
+    }
+
+    /// Takes the call of a result, and gives its id to a result without one. Returns false if there is no such
+    /// call.
+    fn take(&mut self, result: &mut Message) -> bool {
+        let text = |name: &str| result.fields.get(name).and_then(Value::as_str).unwrap_or_default();
+        let (id, name) = (text("tool_call_id"), text("name"));
+        if !id.is_empty() {
+            let known = self.places.get(id).and_then(|&place| self.ids[place].take());
+            return known.is_some();
+        }
+        while self.ids.get(self.next).is_some_and(Option::is_none) {
+            self.next += 1;
+        }
+        let mut place = self.next;
+        if let Some(places) = self.names.get_mut(name) {
+            while let Some(of_function) = places.pop_front() {
+                if self.ids[of_function].is_some() {
+                    place = of_function;
+                    break;
+                }
+            }
+        }
+        let Some(id) = self.ids.get_mut(place).and_then(Option::take) else { return false };
+        result.fields.insert("tool_call_id".to_owned(), id.into());
+        true
     }
 }
 

@@ -478,6 +478,32 @@ fn results_have_the_order_of_their_calls() {
     }
 }
 
+/// Ollama's clients send no ids, but the names of the functions.
+#[test]
+fn results_without_ids_belong_to_the_calls_of_their_functions() {
+    let call =
+        |name: &str| json!({ "id": "", "type": "function", "function": { "name": name, "arguments": "{}" } });
+    let mut assistant = Message { role: "assistant".to_owned(), content: None, fields: Map::new() };
+    assistant.fields.insert("tool_calls".to_owned(), json!([call("add"), call("now"), call("add")]));
+    let result = |name: &str, text: &str| {
+        let mut message = Message::new("tool", text);
+        message.fields.insert("tool_call_id".to_owned(), "".into());
+        message.fields.insert("name".to_owned(), name.into());
+        message
+    };
+    let results = [result("now", "RESULT2"), result("add", "RESULT1"), result("add", "RESULT3")];
+    let messages: Vec<Message> =
+        [Message::new("user", "1 + 1?"), assistant].into_iter().chain(results).collect();
+    for (name, source) in templates() {
+        let template = JinjaTemplate::new(&source, None, None).expect("a template");
+        let input = ChatFormat::of(&template, &vocabulary()).input(&messages, &tools().tools, Map::new());
+        let text = template.render(&input).expect(name);
+        let places: Vec<_> =
+            ["RESULT1", "RESULT2", "RESULT3"].iter().filter_map(|text_of| text.find(text_of)).collect();
+        assert!(places.len() == 3 && places.is_sorted(), "{name}: {text}");
+    }
+}
+
 /// Checks the formats of real templates by the text with which their calls begin.
 #[test]
 fn formats_of_real_templates() {

@@ -1,4 +1,4 @@
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use serde_json::Value;
 
@@ -107,7 +107,7 @@ pub(super) fn read_all(at: Place) -> Result<Messages, RequestError> {
         return Err(RequestError::field("messages", Problem::Empty));
     };
     let mut messages = Messages { all: Vec::with_capacity(places.len()), is_begun: false };
-    let mut last_calls = HashMap::new();
+    let mut open_calls = OpenCalls::default();
     // True from the result of a tool to the next message of the assistant.
     let mut is_after_result = false;
     for (index, place) in places.iter().enumerate() {
@@ -123,27 +123,33 @@ pub(super) fn read_all(at: Place) -> Result<Messages, RequestError> {
             messages.is_begun |= marks;
         }
         let images = Images::after_result(is_after_result);
-        let message = read(place, fields, (index, images), &last_calls)?;
+        let message = read(place, fields, (index, images), &mut open_calls)?;
         match message.role {
             Role::Tool => is_after_result = true,
             Role::Assistant => is_after_result = false,
             _ => {}
         }
         if !message.tool_calls.is_empty() {
-            let calls = message.tool_calls.iter().map(|call| (call.name.clone(), call.id.clone()));
-            last_calls = calls.collect();
+            open_calls.clear();
+            for call in &message.tool_calls {
+                open_calls.entry(call.name.clone()).or_default().push_back(call.id.clone());
+            }
         }
         messages.all.push(message);
     }
     Ok(messages)
 }
 
-/// Parses the message at an index. `images` applies to messages of users. `last_calls` has the ids of the calls in the last message with calls, by the names of their functions.
+/// Ids of calls by the names of their functions.
+type OpenCalls = HashMap<String, VecDeque<String>>;
+
+/// Parses the message at an index. `images` applies to messages of users. `open_calls` has the calls of the
+/// last message with calls.
 fn read(
     at: &Place,
     mut fields: Fields,
     (index, images): (usize, Images),
-    last_calls: &HashMap<String, String>,
+    open_calls: &mut OpenCalls,
 ) -> Result<ChatMessage, RequestError> {
     let role = fields
         .required("role")?
@@ -174,8 +180,12 @@ fn read(
         let content = fields.read("content", |at| read_parts(at, Images::Placeholder))?;
         message.content = Some(content.unwrap_or_default());
         let id = fields.read("tool_call_id", Place::string)?;
-        // A result without an id belongs to the last call of its function.
-        let called = || message.name.as_ref().and_then(|name| last_calls.get(name)).cloned();
+        // Results without ids belong to the calls of their function, in this order. Further results belong to the
+        // last one.
+        let called = || {
+            let ids = open_calls.get_mut(message.name.as_ref()?)?;
+            if ids.len() > 1 { ids.pop_front() } else { ids.front().cloned() }
+        };
         message.tool_call_id = Some(id.or_else(called).unwrap_or_default());
     } else {
         message.content = Some(read_parts(fields.required("content")?, images)?);

@@ -517,6 +517,16 @@ fn values_of_other_servers_clients_are_read() {
     assert_eq!(contents, [Some("b\n[An image, which this model cannot see.]"), Some("")]);
 }
 
+#[test]
+fn results_without_ids_belong_to_the_calls_of_their_function_in_order() {
+    let call = |id: &str| json!({"id": id, "type": "function", "function": {"name": "f", "arguments": "{}"}});
+    let calls = json!({"role": "assistant", "content": null, "tool_calls": [call("a"), call("b")]});
+    let result = json!({"role": "tool", "name": "f", "content": "1"});
+    let messages = read(&json!({"messages": [calls, result, result]})).messages;
+    let ids: Vec<_> = messages[1..].iter().map(|message| message.tool_call_id.as_deref()).collect();
+    assert_eq!(ids, [Some("a"), Some("b")]);
+}
+
 /// Checks that results without ids take no search through the conversation.
 #[test]
 fn many_results_without_ids_are_read_in_linear_time() {
