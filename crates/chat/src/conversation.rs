@@ -191,8 +191,8 @@ impl OpenCalls {
         open
     }
 
-    /// Takes the call of a result, and gives its id to a result without one. Returns false if there is no such
-    /// call.
+    /// Takes the call of a result, and gives its id to a result without one.
+    /// Returns false if there is no such call.
     fn take(&mut self, result: &mut Message) -> bool {
         let text = |name: &str| result.fields.get(name).and_then(Value::as_str).unwrap_or_default();
         let (id, name) = (text("tool_call_id"), text("name"));

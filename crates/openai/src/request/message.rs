@@ -180,8 +180,8 @@ fn read(
         let content = fields.read("content", |at| read_parts(at, Images::Placeholder))?;
         message.content = Some(content.unwrap_or_default());
         let id = fields.read("tool_call_id", Place::string)?;
-        // Results without ids belong to the calls of their function, in this order. Further results belong to the
-        // last one.
+        // Results without ids belong to the calls of their function, in this order.
+        // Further results belong to the last one.
         let called = || {
             let ids = open_calls.get_mut(message.name.as_ref()?)?;
             if ids.len() > 1 { ids.pop_front() } else { ids.front().cloned() }
