@@ -231,13 +231,14 @@ fn with_single_calls(messages: Vec<Message>) -> Vec<Message> {
                 continue;
             }
         };
+        // Further answers have no text, in the form that the template wants.
+        let content = message.content.as_ref().map(|_| String::new());
+        let further =
+            || Message { role: "assistant".to_owned(), content: content.clone(), fields: Map::new() };
         let mut answer = Some(message);
         for call in calls {
-            let mut one = answer.take().unwrap_or_else(|| Message::new("assistant", ""));
-            let is_result =
-                |message: &Message| message.role == "tool" && message.fields["tool_call_id"] == call["id"];
-            let result =
-                rest.next_if(|message| message.fields.contains_key("tool_call_id") && is_result(message));
+            let mut one = answer.take().unwrap_or_else(further);
+            let result = rest.next_if(|message| message.fields.get("tool_call_id") == Some(&call["id"]));
             one.fields.insert("tool_calls".to_owned(), vec![call].into());
             all.push(one);
             all.extend(result);

@@ -147,8 +147,9 @@ impl ChatFormat {
         }
     }
 
-    /// Ends thoughts that a prompt began, if the variable `enable_thinking` of `input` is false. So models
-    /// whose template cannot switch thoughts off do not think either.
+    /// Ends thoughts that a prompt began, if the variable `enable_thinking` of `input` is false.
+    ///
+    /// Some templates cannot switch thoughts off. A model that opens its thoughts itself may still think.
     #[must_use]
     pub fn without_begun_thoughts(&self, mut prompt: String, input: &ChatInput) -> String {
         let is_off = input.variables.get("enable_thinking") == Some(&Value::Bool(false));
@@ -301,15 +302,12 @@ fn thoughts(probe: &Probe<'_>, source: Option<&str>, controls: &[(TokenId, Strin
         closes_alone: false,
     };
     let around = probe.around_thought();
-    // The prompt may have the opening of the section.
-    let section = around.as_ref().and_then(|(open, close)| {
-        let header = probe.header().unwrap_or_default();
-        section_tags(&format!("{header}{open}"), close)
-    });
+    // The prompt may have the opening.
+    let header = probe.header().unwrap_or_default();
+    let section = around.as_ref().and_then(|(open, close)| section_tags(&format!("{header}{open}"), close));
     if let Some((open, close)) = section {
         return Some(tags(&open, close));
     }
-    let header = probe.header().unwrap_or_default();
     let around = around.as_ref().and_then(|(open, close)| {
         let close = first_tag(close)?;
         let begun = || open.trim().is_empty().then(|| opening_of(close, &header)).flatten();

@@ -114,18 +114,15 @@ impl ThinkingVariables {
         let asked = EFFORTS.iter().position(|known| Some(*known) == effort);
         if let Some(asked) = asked {
             for effort in &self.efforts {
+                let Some(nearest) = effort.nearest(asked) else { continue };
                 let is_switch = self.switches.iter().any(|(name, ..)| *name == effort.name);
-                match effort.nearest(asked) {
-                    Some(_) if enabled == Some(false) && is_switch => variables.remove(effort.name),
-                    Some(nearest) if effort.name == EFFORT => {
-                        variables.insert(EFFORT.to_owned(), json!(nearest))
-                    }
-                    Some(nearest) => {
-                        variables.entry(effort.name).or_insert_with(|| json!(nearest));
-                        None
-                    }
-                    None => None,
-                };
+                if effort.name == EFFORT {
+                    variables.remove(EFFORT);
+                }
+                // The switch sets the effort below.
+                if !(is_switch && enabled == Some(false)) {
+                    variables.entry(effort.name).or_insert_with(|| json!(nearest));
+                }
             }
         }
         let Some(enabled) = enabled else { return };

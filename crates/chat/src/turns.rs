@@ -24,22 +24,21 @@ const ACKNOWLEDGEMENT: &str = "OK.";
 /// 4. An answer is added between a call or its result and a message of the user. An empty message of the
 ///    user is added before an answer at the start.
 ///
-/// If the template refuses the declarations of the tools, they are
-/// [simplified](declarations::simplified).
+/// If the template refuses all of them, the tools are declared with simple types. Their descriptions have the
+/// schemas then.
 ///
 /// # Errors
 /// Returns the error of the template for the conversation as it is, if the template refuses the changed
 /// conversations as well.
 pub fn render(template: &dyn ChatTemplate, input: &ChatInput) -> Result<String, TemplateError> {
-    let rendered = template.render(input);
-    // The prompt that lacks the fewest messages.
-    let mut best = match &rendered {
-        Ok(text) => Some((missing(text, &input.messages), text.clone())),
-        Err(_) => None,
+    // The prompt that lacks the fewest messages, with their number.
+    let mut best = match template.render(input) {
+        Ok(text) => match missing(&text, &input.messages) {
+            0 => return Ok(text),
+            lost => Ok((lost, text)),
+        },
+        Err(error) => Err(error),
     };
-    if matches!(best, Some((0, _))) {
-        return rendered;
-    }
     let mut tried = vec![input.messages.clone()];
     for step in 1..=STEPS {
         let messages = with_other_turns(&input.messages, step);
@@ -50,15 +49,15 @@ pub fn render(template: &dyn ChatTemplate, input: &ChatInput) -> Result<String, 
         if let Ok(text) = template.render(&changed) {
             match missing(&text, &changed.messages) {
                 0 => return Ok(text),
-                lost if best.as_ref().is_none_or(|(least, _)| lost < *least) => best = Some((lost, text)),
+                lost if best.as_ref().map_or(true, |(least, _)| lost < *least) => best = Ok((lost, text)),
                 _ => {}
             }
         }
         tried.push(changed.messages);
     }
-    let error = match (rendered, best) {
-        (_, Some((_, text))) | (Ok(text), None) => return Ok(text),
-        (Err(error), None) => error,
+    let error = match best {
+        Ok((_, text)) => return Ok(text),
+        Err(error) => error,
     };
     let simplified = input.variables.get("tools").and_then(declarations::simplified);
     let Some(tools) = simplified else { return Err(error) };

@@ -226,6 +226,7 @@ fn note(warning: &Warning) -> GrammarNote {
         Warning::UnreachableRule { rule, line, .. } => {
             GrammarNote { rule: Some(rule.clone()), line: Some(*line), ..plain }
         }
+        Warning::At { warning, .. } => GrammarNote { message: plain.message, ..note(warning) },
         _ => plain,
     }
 }

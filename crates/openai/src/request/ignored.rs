@@ -361,7 +361,8 @@ fn is_like(name: &str, names: &[&str]) -> bool {
     })
 }
 
-/// Reports whether a name of four letters is that of a field with one typing error. The value must fit the field.
+/// Reports whether a name of four letters is that of a field with one typing error.
+/// The value must fit the field.
 fn is_like_short(name: &str, value: &Value) -> bool {
     let plain = words(name).concat();
     if plain.len() != 4 {
