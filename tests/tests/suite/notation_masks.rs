@@ -13,7 +13,17 @@ use serde_json::json;
 use super::chat_formats::{format_of, templates, tool, typed_tools};
 
 /// The templates whose arguments have a notation of their own.
-const NOTATIONS: [&str; 7] = ["tags", "keys", "marked types", "braces", "python", "nested tags", "cdata"];
+const NOTATIONS: [&str; 9] = [
+    "tags",
+    "keys",
+    "marked types",
+    "braces",
+    "python",
+    "nested tags",
+    "cdata",
+    "keywords",
+    "list of keywords",
+];
 
 /// Maximum length of a sampled call in bytes.
 const LONGEST: usize = 400;
