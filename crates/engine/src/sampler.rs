@@ -1,3 +1,5 @@
+mod top;
+
 use formwork_kernels::unscaled_softmax;
 use formwork_lm::masked;
 use formwork_vocab::{TokenId, TokenSet};
@@ -87,12 +89,15 @@ impl Sampling {
         }
         let weights = self.weights(logits, mask)?;
         let draw_at = uniform(self.seed, position as u64);
-        let leaves_out = self.xtc_probability > 0.0
-            && uniform(self.seed ^ XTC, position as u64) < self.xtc_probability.into();
-        Some(match self.kept(&weights, leaves_out) {
+        Some(match self.kept(&weights, self.leaves_out(position)) {
             Some(candidates) => draw(candidates, draw_at),
-            None => draw_of_all(&weights, draw_at),
+            None => draw_of_all(weights, draw_at),
         })
+    }
+
+    /// Returns true if XTC removes tokens from the draw at `position`.
+    fn leaves_out(&self, position: usize) -> bool {
+        self.xtc_probability > 0.0 && uniform(self.seed ^ XTC, position as u64) < self.xtc_probability.into()
     }
 
     /// Returns the probability with which [`choose`](Self::choose) returns each token, over all seeds.
@@ -129,7 +134,17 @@ impl Sampling {
     /// Returns the candidates that all filters keep, or `None` without a filter. With `leaves_out`, XTC is
     /// one of the filters.
     fn kept(&self, weights: &[f32], leaves_out: bool) -> Option<Vec<Candidate>> {
-        let mut candidates = self.heaviest(weights, leaves_out)?;
+        let candidates = self.heaviest(weights, leaves_out)?;
+        Some(self.filtered(candidates, || total(weights), leaves_out))
+    }
+
+    /// Removes candidates by the filters. `total` returns the weight of all tokens.
+    fn filtered(
+        &self,
+        mut candidates: Vec<Candidate>,
+        total: impl FnOnce() -> f64,
+        leaves_out: bool,
+    ) -> Vec<Candidate> {
         if self.top_k > 0 && self.top_k < candidates.len() {
             candidates.select_nth_unstable_by(self.top_k - 1, Candidate::by_weight);
             candidates.truncate(self.top_k);
@@ -142,13 +157,13 @@ impl Sampling {
             candidates.retain(|candidate| candidate.weight >= self.min_p * best);
         }
         if self.top_p < 1.0 {
-            let total = if self.comes_to_top_p_first() { total(weights) } else { total_of(&candidates) };
+            let total = if self.comes_to_top_p_first() { total() } else { total_of(&candidates) };
             keep_top_p(&mut candidates, total * f64::from(self.top_p));
         }
         if leaves_out {
             leave_out_top_choices(&mut candidates, self.xtc_threshold);
         }
-        Some(candidates)
+        candidates
     }
 
     /// Returns the probabilities of all tokens, scaled so that the likeliest has 1. `None` if there
@@ -316,14 +331,28 @@ fn leave_out_top_choices(candidates: &mut Vec<Candidate>, threshold: f32) {
     }
 }
 
-/// Returns the token at `share` (0 to 1) of the total weight of all tokens, in order of id.
-fn draw_of_all(weights: &[f32], share: f64) -> TokenId {
+/// Weight of a token that is drawn before all lighter ones, if no filter removes tokens. With the likeliest
+/// tokens alone, most draws can then be decided ([`Sampling::choose_top`]).
+const HEAVY: f32 = 1.0 / 1024.0;
+
+/// Returns the token at `share` (0 to 1) of the total weight of all tokens. Tokens of at least [`HEAVY`]
+/// come first, both parts in order of id.
+fn draw_of_all(mut weights: Vec<f32>, share: f64) -> TokenId {
     /// Number of weights skipped at a time.
     const CHUNK: usize = 512;
+    let heavy = not_lighter(&weights, HEAVY);
+    let left = total(&weights) * share;
+    let of_heavy = total_of(&heavy);
+    if left < of_heavy {
+        return token_at(&heavy, left);
+    }
+    for candidate in &heavy {
+        weights[candidate.token.index()] = 0.0;
+    }
+    let mut left = left - of_heavy;
     let totals: Vec<f64> = weights.chunks(CHUNK).map(total).collect();
     // Rounding may leave a remainder; the draw is then the last token with weight.
-    let last = totals.iter().rposition(|total| *total > 0.0).unwrap_or_default();
-    let mut left = totals.iter().sum::<f64>() * share;
+    let Some(last) = totals.iter().rposition(|total| *total > 0.0) else { return token_at(&heavy, of_heavy) };
     let mut chunk = 0;
     while chunk < last && left >= totals[chunk] {
         left -= totals[chunk];
@@ -349,8 +378,13 @@ fn draw(mut candidates: Vec<Candidate>, share: f64) -> TokenId {
     if !candidates.is_sorted_by_key(|candidate| candidate.token) {
         candidates.sort_unstable_by_key(|candidate| candidate.token);
     }
-    let mut left = total_of(&candidates) * share;
-    for candidate in &candidates {
+    let left = total_of(&candidates) * share;
+    token_at(&candidates, left)
+}
+
+/// Returns the candidate at the weight `left`, in order of id.
+fn token_at(candidates: &[Candidate], mut left: f64) -> TokenId {
+    for candidate in candidates {
         left -= f64::from(candidate.weight);
         if left < 0.0 {
             return candidate.token;
@@ -505,7 +539,8 @@ mod tests {
             sum >= target
         });
         all.truncate(reached.map_or(usize::MAX, |last| last + 1));
-        all.sort_by_key(|one| one.0);
+        let is_free = sampling.top_k == 0 && sampling.min_p == 0.0 && sampling.top_p >= 1.0;
+        all.sort_by_key(|one| (is_free && one.1 < f64::from(HEAVY), one.0));
         let mut left = all.iter().map(|one| one.1).sum::<f64>() * uniform(sampling.seed, position as u64);
         let reached = all.iter().find(|one| {
             left -= one.1;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use formwork_lm::{Batch, Logits, Role, Run, Wanted, masked};
+use formwork_lm::{Batch, Logits, Role, Run, TopRequest, Wanted, masked};
 use formwork_vocab::TokenSet;
 
 use crate::Engine;
@@ -11,7 +11,7 @@ use crate::embedding::{Embedding, Reading};
 use crate::engine::{contained, open};
 use crate::error::{GenerationError, GenerationKind};
 use crate::scheduler::{self, Need};
-use crate::sequence::{Feed, Progress, Sequence};
+use crate::sequence::{Choice, Feed, FeedLogits, Progress, Sequence};
 
 /// Maximum length of a short prompt piece, in tokens.
 ///
@@ -279,7 +279,7 @@ impl Engine {
         self.model.close(follower.id);
         let rows = wanted_rows(&follower.feed(usize::MAX), rows);
         follower.resume(fork, len);
-        contained(|| follower.take_rows(0, &rows, false))
+        contained(|| follower.take_logits(0, FeedLogits::Rows(&rows)))
     }
 
     /// Ends sequences with a token that the model cannot read, so that other sequences do not fail
@@ -307,7 +307,7 @@ impl Engine {
         let is_alone = turns.len() == 1;
         for (index, turn) in turns.into_iter().enumerate() {
             match &logits {
-                Ok(logits) => self.take_turn(turn, logits.rows(index)),
+                Ok(logits) => self.take_turn(turn, logits, index),
                 Err(error) => {
                     let mut again = turn.followers;
                     if is_alone {
@@ -343,7 +343,8 @@ impl Engine {
     /// Gives a sequence the results of its turn, and forks the prompt for its followers.
     ///
     /// A follower that read the prompt itself would get the same keys, values and logits.
-    fn take_turn(&mut self, turn: ScheduledRun, rows: &[Vec<f32>]) {
+    fn take_turn(&mut self, turn: ScheduledRun, logits: &Logits, index: usize) {
+        let rows = logits.rows(index);
         let ends_prompt = turn.ends_prompt();
         let ScheduledRun { mut sequence, count, followers } = turn;
         if ends_prompt {
@@ -358,26 +359,29 @@ impl Engine {
         let fed = feed.tokens.len();
         let progress = if is_followed {
             let rows = wanted_rows(&feed, rows);
-            contained(|| sequence.take_rows(fed, &rows, false))
+            contained(|| sequence.take_logits(fed, FeedLogits::Rows(&rows)))
         } else {
-            let is_partial = self.takes_largest(&feed);
-            self.take_rows(&mut sequence, fed, rows, is_partial)
+            let logits = match logits.top(index) {
+                Some(top) => FeedLogits::Top(top),
+                None if self.choice(&feed) == Choice::Largest => FeedLogits::Largest(rows),
+                None => FeedLogits::Rows(rows),
+            };
+            self.take_logits(&mut sequence, fed, logits)
         };
         self.settle(sequence, progress);
     }
 
-    /// Gives a sequence its logits rows, and truncates its KV cache.
+    /// Gives a sequence its logits, and truncates its KV cache.
     ///
     /// Truncating removes drafted tokens that were rejected, and a token that must be read again.
-    fn take_rows(
+    fn take_logits(
         &mut self,
         sequence: &mut Sequence,
         count: usize,
-        rows: &[Vec<f32>],
-        is_partial: bool,
+        logits: FeedLogits<'_>,
     ) -> Result<Progress, GenerationError> {
         let fed = sequence.read() + count;
-        let progress = contained(|| sequence.take_rows(count, rows, is_partial))?;
+        let progress = contained(|| sequence.take_logits(count, logits))?;
         if sequence.read() < fed && matches!(progress, Progress::Running) {
             self.model.truncate(sequence.id, sequence.read()).map_err(GenerationKind::model)?;
         }
@@ -388,16 +392,20 @@ impl Engine {
     /// follower may have a different mask.
     fn pass(&mut self, turns: &[ScheduledRun]) -> Result<Logits, GenerationError> {
         let feeds: Vec<Feed<'_>> = turns.iter().map(ScheduledRun::feed).collect();
-        let runs = turns.iter().zip(&feeds).map(|(turn, feed)| Run {
+        let enough: Vec<_> = turns.iter().map(|turn| turn.sequence.is_enough()).collect();
+        let runs = turns.iter().zip(&feeds).zip(&enough).map(|((turn, feed), is_enough)| Run {
             sequence: turn.sequence.id,
             tokens: &feed.tokens,
             role: feed.role,
-            wanted: match feed.rows[..] {
+            wanted: match (&feed.rows[..], self.choice(feed)) {
                 _ if !turn.followers.is_empty() => Wanted::All,
-                [mask] if self.takes_largest(feed) => Wanted::Largest(mask),
-                [] => Wanted::Nothing,
-                [None] => Wanted::All,
-                [Some(mask)] => Wanted::Only(mask),
+                (&[set], Choice::Largest) => Wanted::Largest(set),
+                (&[set], Choice::Top) => {
+                    Wanted::Top(TopRequest { set, temperature: turn.sequence.temperature(), is_enough })
+                }
+                ([], _) => Wanted::Nothing,
+                ([None], _) => Wanted::All,
+                ([Some(mask)], _) => Wanted::Only(mask),
                 _ => Wanted::Each(&feed.rows),
             },
         });
@@ -429,14 +437,18 @@ impl Engine {
         logits
     }
 
-    /// Returns true if the largest logit is enough for the feed.
+    /// Returns what the choice of a token needs of the only row of a feed.
     ///
-    /// Without a mask, the largest logit could be in a padding row beyond the vocabulary. The model
-    /// must read the token again if the largest logit is rejected.
-    fn takes_largest(&self, feed: &Feed<'_>) -> bool {
+    /// Without a mask, the likeliest token could be in a padding row beyond the vocabulary. The model
+    /// must read a token again if the largest logit is rejected.
+    fn choice(&self, feed: &Feed<'_>) -> Choice {
         let is_masked = feed.rows.iter().all(Option::is_some);
         let has_padding = self.model.vocab_size() > self.tokenizer.vocabulary().len();
-        feed.is_greedy && self.model.truncates_cheaply() && (is_masked || !has_padding)
+        match feed.choice {
+            _ if has_padding && !is_masked => Choice::Whole,
+            Choice::Largest if !self.model.truncates_cheaply() => Choice::Whole,
+            choice => choice,
+        }
     }
 
     /// Reads texts to be embedded: several short ones in one pass, or a piece of the oldest one.

@@ -12,6 +12,7 @@
 //! - [`latent`] has the steps of latent attention.
 //! - [`mixture`] chooses experts, and adds their outputs.
 //! - [`recurrent`] has convolutions and recurrences, whose states are in slots.
+//! - [`top`] finds the likeliest tokens.
 //!
 //! # Results
 //!
@@ -35,6 +36,7 @@ pub mod product;
 pub mod recurrent;
 mod self_test;
 mod source;
+pub mod top;
 pub mod weights;
 
 #[cfg(test)]

@@ -16,7 +16,10 @@ mod scripted;
 pub use abilities::{Abilities, EmbeddingProfile, EncodedText, Pooling, Ranking};
 pub use chat::{ChatInput, ChatTemplate, Message, TemplateError};
 pub use error::ModelError;
-pub use model::{AdapterId, Batch, DraftRun, LanguageModel, Logits, Role, Run, SequenceId, Wanted, masked};
+pub use model::{
+    AdapterId, Batch, DraftRun, LanguageModel, Logits, Role, Run, RunLogits, SequenceId, TopLogits,
+    TopRequest, Wanted, masked,
+};
 pub use scripted::ScriptedModel;
 
 /// Runs the example of the README as a test.

@@ -47,6 +47,10 @@ pub enum Wanted<'a> {
     ///
     /// Only tokens of the set are considered, or all tokens if the set is `None`.
     Largest(Option<&'a TokenSet>),
+    /// One row, after the run's last token, of which the likeliest tokens may be enough to choose one.
+    ///
+    /// The model returns either these tokens ([`Logits::top`]) or the row of [`Wanted::Only`].
+    Top(TopRequest<'a>),
     /// Several rows, after each of the run's last tokens, oldest first. The slice has one element
     /// for each row: the set of tokens to compute, or `None` for all tokens.
     ///
@@ -64,6 +68,7 @@ impl<'a> Wanted<'a> {
             Self::All => vec![None],
             Self::Only(set) => vec![Some(set)],
             Self::Largest(set) => vec![set],
+            Self::Top(request) => vec![request.set],
             Self::Each(rows) => rows.to_vec(),
         }
     }
@@ -72,10 +77,41 @@ impl<'a> Wanted<'a> {
     pub const fn count(&self) -> usize {
         match self {
             Self::Nothing => 0,
-            Self::All | Self::Only(_) | Self::Largest(_) => 1,
+            Self::All | Self::Only(_) | Self::Largest(_) | Self::Top(_) => 1,
             Self::Each(rows) => rows.len(),
         }
     }
+}
+
+/// Request for the likeliest tokens of a row ([`Wanted::Top`]).
+#[derive(Clone, Copy)]
+pub struct TopRequest<'a> {
+    /// Tokens that are considered. `None` means all.
+    pub set: Option<&'a TokenSet>,
+    /// Temperature of [`TopLogits::rest`], above 0.
+    pub temperature: f32,
+    /// Returns true if some tokens are enough. If they are not, the model returns the row.
+    pub is_enough: &'a (dyn Fn(&TopLogits) -> bool + Sync),
+}
+
+impl fmt::Debug for TopRequest<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TopRequest")
+            .field("set", &self.set)
+            .field("temperature", &self.temperature)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The likeliest tokens of a row, and what the others add to its sum of probabilities.
+#[derive(Clone, Debug, Default)]
+pub struct TopLogits {
+    /// The tokens in ascending order, with their logits, which are finite and bit-identical to those of
+    /// [`Wanted::All`]. Every other token of the set has at most the smallest of these logits.
+    pub tokens: Vec<(TokenId, f32)>,
+    /// Sum of `exp((logit - largest) / temperature)` over all other tokens of the set, where `largest` is
+    /// the largest logit. The error is at most 1e-4 of it, or 1e-30.
+    pub rest: f64,
 }
 
 /// Returns `row` with the logits of all tokens outside `wanted` set to `-inf`. If `wanted` is
@@ -152,34 +188,75 @@ impl Batch<'_> {
     }
 }
 
+/// Logits of a run.
+#[derive(Clone, Debug)]
+pub enum RunLogits {
+    /// The requested rows, oldest first. Shape: `[rows][vocabulary]`.
+    Rows(Vec<Vec<f32>>),
+    /// The likeliest tokens of the only requested row ([`Wanted::Top`]).
+    Top(TopLogits),
+}
+
+impl Default for RunLogits {
+    fn default() -> Self {
+        Self::Rows(Vec::new())
+    }
+}
+
 /// Logits of a batch: the rows that each run requested, in the order of the batch.
 #[derive(Clone, Debug, Default)]
 pub struct Logits {
-    runs: Vec<Vec<Vec<f32>>>,
+    runs: Vec<RunLogits>,
 }
 
 impl Logits {
     /// Creates the logits from the rows of each run. The length of every row must be the size of
     /// the vocabulary.
-    pub const fn new(runs: Vec<Vec<Vec<f32>>>) -> Self {
-        Self { runs }
+    pub fn new(runs: Vec<Vec<Vec<f32>>>) -> Self {
+        runs.into_iter().map(RunLogits::Rows).collect()
     }
 
     /// Returns the rows of the run at `index` in the batch, oldest first. Shape:
-    /// `[rows][vocabulary]`.
+    /// `[rows][vocabulary]`. The slice is empty if the run has [`RunLogits::Top`].
     pub fn rows(&self, index: usize) -> &[Vec<f32>] {
-        &self.runs[index]
+        match &self.runs[index] {
+            RunLogits::Rows(rows) => rows,
+            RunLogits::Top(_) => &[],
+        }
     }
 
     /// Returns the last row of the run at `index` in the batch. Shape: `[vocabulary]`. The slice is
-    /// empty if the run requested no rows.
+    /// empty if the run has no rows.
     pub fn row(&self, index: usize) -> &[f32] {
-        self.runs[index].last().map_or(&[], Vec::as_slice)
+        self.rows(index).last().map_or(&[], Vec::as_slice)
+    }
+
+    /// Returns the likeliest tokens of the run at `index` in the batch. `None` if the run has rows.
+    pub fn top(&self, index: usize) -> Option<&TopLogits> {
+        match &self.runs[index] {
+            RunLogits::Rows(_) => None,
+            RunLogits::Top(top) => Some(top),
+        }
+    }
+
+    /// Returns an iterator over the logits of all runs.
+    pub fn into_runs(self) -> impl Iterator<Item = RunLogits> {
+        self.runs.into_iter()
     }
 
     /// Returns an iterator over all rows, in the order of the runs and of their tokens.
     pub fn into_rows(self) -> impl Iterator<Item = Vec<f32>> {
-        self.runs.into_iter().flatten()
+        let rows = self.into_runs().map(|run| match run {
+            RunLogits::Rows(rows) => rows,
+            RunLogits::Top(_) => Vec::new(),
+        });
+        rows.flatten()
+    }
+}
+
+impl FromIterator<RunLogits> for Logits {
+    fn from_iter<I: IntoIterator<Item = RunLogits>>(runs: I) -> Self {
+        Self { runs: runs.into_iter().collect() }
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use formwork_grammar::Matcher;
-use formwork_lm::Role;
+use formwork_lm::{Role, TopLogits};
 use formwork_vocab::{TokenId, TokenSet};
 
 use super::{Progress, Sequence};
@@ -19,8 +19,69 @@ pub(crate) struct Feed<'a> {
     /// Logits rows to compute, oldest first; the last row is after the last token. `Some` restricts
     /// a row to a set of tokens, `None` asks for the whole row.
     pub(crate) rows: Vec<Option<&'a TokenSet>>,
-    /// True if only the largest logit of the only row matters.
-    pub(crate) is_greedy: bool,
+    /// What the choice of a token needs of the only row.
+    pub(crate) choice: Choice,
+}
+
+/// What the choice of a token needs of a row of logits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Choice {
+    /// All logits.
+    Whole,
+    /// The largest logit.
+    Largest,
+    /// The likeliest tokens, in most cases.
+    Top,
+}
+
+/// Logits of a feed.
+#[derive(Clone, Copy)]
+pub(crate) enum FeedLogits<'a> {
+    /// Shape: `[rows][vocabulary]`.
+    Rows(&'a [Vec<f32>]),
+    /// The only row, which may hold only its largest logits.
+    Largest(&'a [Vec<f32>]),
+    /// The likeliest tokens of the only row.
+    Top(&'a TopLogits),
+}
+
+impl<'a> FeedLogits<'a> {
+    /// Returns the number of rows.
+    const fn count(self) -> usize {
+        match self {
+            Self::Rows(rows) | Self::Largest(rows) => rows.len(),
+            Self::Top(_) => 1,
+        }
+    }
+
+    /// Returns the rows with all their logits.
+    const fn whole(self) -> &'a [Vec<f32>] {
+        match self {
+            Self::Rows(rows) | Self::Largest(rows) => rows,
+            Self::Top(_) => &[],
+        }
+    }
+
+    /// Returns the row at `index`, without logits of tokens from `vocabulary` on.
+    fn row(self, index: usize, vocabulary: usize) -> Option<RowLogits<'a>> {
+        let cut = |rows: &'a [Vec<f32>]| rows.get(index).map(|row| &row[..row.len().min(vocabulary)]);
+        match self {
+            Self::Rows(rows) => cut(rows).map(RowLogits::Whole),
+            Self::Largest(rows) => cut(rows).map(RowLogits::Largest),
+            Self::Top(top) => (index == 0).then_some(RowLogits::Top(top)),
+        }
+    }
+}
+
+/// Logits of a row.
+#[derive(Clone, Copy)]
+pub(super) enum RowLogits<'a> {
+    /// All logits.
+    Whole(&'a [f32]),
+    /// The largest logits. Others may be `-inf`.
+    Largest(&'a [f32]),
+    /// The likeliest tokens.
+    Top(&'a TopLogits),
 }
 
 /// State of a sequence's constraint after its drafts.
@@ -61,8 +122,9 @@ impl Sequence {
             tokens.to_mut().extend(self.speculation.tokens());
             rows.extend(self.speculation.masks().map(|mask| mask.filter(|_| restricts)));
         }
-        let is_greedy = role == Role::Generated && rows.len() == 1 && self.takes_largest();
-        Feed { tokens, role, rows, is_greedy }
+        let is_single = role == Role::Generated && rows.len() == 1;
+        let choice = if is_single { self.choice() } else { Choice::Whole };
+        Feed { tokens, role, rows, choice }
     }
 
     /// Returns the index of the first token after which logits are wanted.
@@ -80,15 +142,27 @@ impl Sequence {
         end.min(self.first_wanted() + TOLD)
     }
 
-    /// Returns true if the next token is the one with the model's largest logit, without any
-    /// adjustment.
-    fn takes_largest(&self) -> bool {
-        // After the budget has limited the output, the largest logit is often not the one to take.
-        self.processors.is_neutral()
+    /// Returns what the choice of the next token needs.
+    fn choice(&self) -> Choice {
+        // After the budget has limited the output, the likeliest token is often not the one to take.
+        let is_direct = self.processors.is_neutral()
             && !self.budget.is_closed()
-            && self.request.sampling.is_greedy()
             && !self.wants_whole
-            && !self.delivery.needs_logits()
+            && !self.delivery.needs_logits();
+        let sampling = &self.request.sampling;
+        if is_direct && sampling.is_greedy() {
+            Choice::Largest
+        } else if is_direct && sampling.may_choose_top(self.account.completion_tokens()) {
+            Choice::Top
+        } else {
+            Choice::Whole
+        }
+    }
+
+    /// Returns a function that tells whether the likeliest tokens are enough to choose the next token.
+    pub(crate) fn is_enough(&self) -> impl Fn(&TopLogits) -> bool + Sync + use<> {
+        let (sampling, position) = (self.request.sampling, self.account.completion_tokens());
+        move |top| sampling.choose_top(top, position).is_some()
     }
 
     /// Drafts at most `most` tokens for the model to check in its next pass, which `sequences`
@@ -157,17 +231,14 @@ impl Sequence {
         may_follow
     }
 
-    /// Takes the logits computed after the last `count` tokens of a [`Sequence::feed`]. Shape:
-    /// `[rows][vocabulary]`.
+    /// Takes the logits computed after the last `count` tokens of a [`Sequence::feed`].
     ///
-    /// Drafts are accepted as long as they equal the chosen tokens. If `is_partial` is true, a row
-    /// may hold only its largest logits. If another logit is needed to choose a token, the last
-    /// token must be read again.
-    pub(crate) fn take_rows(
+    /// Drafts are accepted as long as they equal the chosen tokens. If a logit that is missing is needed
+    /// to choose a token, the last token must be read again.
+    pub(crate) fn take_logits(
         &mut self,
         count: usize,
-        rows: &[Vec<f32>],
-        is_partial: bool,
+        logits: FeedLogits<'_>,
     ) -> Result<Progress, GenerationError> {
         let first = self.first_wanted();
         // If some tokens of the sequence are still unread, the drafts were not read either.
@@ -176,22 +247,19 @@ impl Sequence {
         if read >= self.request.prompt.len() {
             self.account.note_prompt_read();
         }
-        self.is_suspect &= rows.is_empty();
+        self.is_suspect &= logits.count() == 0;
+        let vocabulary = self.tokenizer.vocabulary().len();
         loop {
             let accepted = self.speculation.accepted(&self.tokens[read..]);
             self.read = read + accepted;
-            self.tell_held(first, rows);
+            self.tell_held(first, logits.whole());
             if let Some(end) = self.ended() {
                 return Ok(end);
             }
             let last = self.tokens.len() - 1;
-            let row = rows.get(last - first).filter(|_| last < self.read && !self.delivery.is_complete());
-            let progress = match row {
-                Some(row) => {
-                    self.sample(&row[..row.len().min(self.tokenizer.vocabulary().len())], is_partial)
-                }
-                None => Ok(Progress::Running),
-            };
+            let is_read = last < self.read && !self.delivery.is_complete();
+            let row = logits.row(last - first, vocabulary).filter(|_| is_read);
+            let progress = row.map_or(Ok(Progress::Running), |row| self.sample(row));
             let again = row.is_some() && self.wants_whole;
             self.read -= usize::from(again);
             if row.is_none() || again || !matches!(progress, Ok(Progress::Running)) {

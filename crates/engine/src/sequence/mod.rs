@@ -6,6 +6,7 @@ mod delivery;
 mod feed;
 mod speculation;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -16,7 +17,8 @@ use formwork_vocab::{TokenId, TokenSet, Tokenizer};
 use self::account::Account;
 use self::budget::Budget;
 use self::delivery::Delivery;
-pub(crate) use self::feed::{Ahead, Feed};
+use self::feed::RowLogits;
+pub(crate) use self::feed::{Ahead, Choice, Feed, FeedLogits};
 use self::speculation::Speculation;
 use crate::arrival::Arrival;
 use crate::error::GenerationKind;
@@ -141,6 +143,11 @@ impl Sequence {
     /// Returns the tokens of the prompt and the output.
     pub(crate) fn tokens(&self) -> &[TokenId] {
         &self.tokens
+    }
+
+    /// Returns the temperature of the request.
+    pub(crate) const fn temperature(&self) -> f32 {
+        self.request.sampling.temperature
     }
 
     /// Returns the number of output tokens left.
@@ -292,17 +299,18 @@ impl Sequence {
         false
     }
 
-    /// Chooses the next token from logits and appends it; see [`Sequence::take_rows`]. Shape:
-    /// `[vocabulary]`.
-    fn sample(&mut self, logits: &[f32], is_partial: bool) -> Result<Progress, GenerationError> {
-        let chosen = self.choose(logits, is_partial)?;
+    /// Chooses the next token from logits and appends it; see [`Sequence::take_logits`].
+    fn sample(&mut self, row: RowLogits<'_>) -> Result<Progress, GenerationError> {
+        let chosen = self.choose(row)?;
         self.wants_whole = chosen.is_none();
         let Some((token, chosen)) = chosen else { return Ok(Progress::Running) };
         let mut matcher = self.processors.matcher.take();
         let is_stop =
             self.request.stop_tokens.contains(&token) && matcher.as_mut().is_none_or(Matcher::accepting);
         if is_stop || self.tokenizer.vocabulary().is_end(token) {
-            if self.request.prompt_logprobs {
+            if self.request.prompt_logprobs
+                && let RowLogits::Whole(logits) = row
+            {
                 self.delivery.ending(token, logits);
             }
             return Ok(self.finish(FinishReason::Stop));
@@ -310,46 +318,52 @@ impl Sequence {
         if let Some(matcher) = &mut matcher {
             matcher.commit(token).map_err(GenerationKind::from)?;
         }
-        let stopped = self.emit(token, &chosen, Some(logits), matcher.as_mut());
+        let logits = match row {
+            RowLogits::Whole(logits) => Some(logits),
+            // Such rows are requested only if nothing is reported about all logits.
+            RowLogits::Largest(_) | RowLogits::Top(_) => None,
+        };
+        let stopped = self.emit(token, &chosen, logits, matcher.as_mut());
         self.processors.matcher = matcher;
         Ok(if stopped { self.finish(FinishReason::Stop) } else { self.advance() })
     }
 
     /// Samples a token within the mask and the budget.
     ///
-    /// Returns `None` if a partial row does not contain the logits that are needed.
-    fn choose(
-        &mut self,
-        logits: &[f32],
-        is_partial: bool,
-    ) -> Result<Option<(TokenId, Chosen)>, GenerationError> {
-        let logits = self.processors.adjust(logits, self.mask.as_deref());
+    /// Returns `None` if the row does not contain the logits that are needed.
+    fn choose(&mut self, row: RowLogits<'_>) -> Result<Option<(TokenId, Chosen)>, GenerationError> {
         let sampling = self.request.sampling;
         let position = self.account.completion_tokens();
+        let logits = match row {
+            RowLogits::Whole(logits) | RowLogits::Largest(logits) => {
+                self.processors.adjust(logits, self.mask.as_deref())
+            }
+            RowLogits::Top(_) => Cow::Borrowed(&[][..]),
+        };
         let choose = |mask: Option<&TokenSet>, seed: u64| {
             let sampling = Sampling { seed, ..sampling };
             sampling.choose(&logits, mask, position).ok_or(GenerationKind::NoCandidate)
         };
-        let Some(matcher) = &mut self.processors.matcher else {
-            let chosen = Chosen { origin: TokenOrigin::Sampled, mask: None };
-            return Ok(Some((choose(None, sampling.seed)?, chosen)));
+        let token = match row {
+            RowLogits::Top(top) => sampling.choose_top(top, position),
+            _ => Some(choose(self.mask.as_deref(), sampling.seed)?),
         };
-        let token = choose(self.mask.as_deref(), sampling.seed)?;
+        let Some(token) = token else { return Ok(None) };
         let chosen = Chosen { origin: TokenOrigin::Sampled, mask: self.mask.clone() };
-        if !self.budget.must_close() {
+        let Some(matcher) = self.processors.matcher.as_mut().filter(|_| self.budget.must_close()) else {
             return Ok(Some((token, chosen)));
-        }
+        };
         let started = Instant::now();
         let choice = if self.budget.allows(matcher, token, 0) {
             Some((token, chosen))
-        } else if is_partial {
-            None
-        } else {
+        } else if let RowLogits::Whole(_) = row {
             // Uses a separate random draw: the first one is conditioned on its token being
             // rejected.
             let closing = self.budget.close(matcher);
             let token = choose(Some(&closing), sampling.seed ^ REDRAWN)?;
             Some((token, Chosen { origin: TokenOrigin::TokenBudget, ..chosen }))
+        } else {
+            None
         };
         self.account.add_grammar_since(started);
         Ok(choice)

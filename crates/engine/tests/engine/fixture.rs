@@ -1,5 +1,6 @@
 //! Models with byte tokens, and helpers to run them.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -7,7 +8,10 @@ use formwork_engine::{
     Engine, EngineHandle, EngineOptions, Finish, Generation, Output, Request, TokenLogprob, TokenMask,
 };
 use formwork_grammar::{Constraint, Grammar, Limits};
-use formwork_lm::{Batch, LanguageModel, Logits, ModelError, Role, ScriptedModel, SequenceId};
+use formwork_lm::{
+    Batch, LanguageModel, Logits, ModelError, Role, Run, RunLogits, ScriptedModel, SequenceId, TopLogits,
+    Wanted,
+};
 use formwork_vocab::{Token, TokenId, TokenKind, Tokenizer, Vocabulary};
 
 /// The end-of-sequence token and a control token. The tokens below 256 are the bytes.
@@ -51,7 +55,11 @@ pub(crate) struct Shared {
     model: Arc<Mutex<ScriptedModel>>,
     is_batch_invariant: bool,
     token_time: Duration,
+    /// Number of tokens that the model returns if the likeliest ones are enough. 0 for whole rows.
+    top: usize,
     passes: Arc<Mutex<Vec<Pass>>>,
+    /// Number of rows of which the likeliest tokens were enough.
+    top_rows: Arc<AtomicUsize>,
 }
 
 /// Role and number of tokens of each run of a forward pass.
@@ -65,7 +73,9 @@ impl Shared {
             model: Arc::new(Mutex::new(model)),
             is_batch_invariant: false,
             token_time: Duration::ZERO,
+            top: 0,
             passes: Arc::default(),
+            top_rows: Arc::default(),
         }
     }
 
@@ -77,6 +87,34 @@ impl Shared {
     /// Returns the model with the given batch invariance.
     pub(crate) fn batch_invariant(self, is_batch_invariant: bool) -> Self {
         Self { is_batch_invariant, ..self }
+    }
+
+    /// Returns the model with `top` tokens of a row where they are enough.
+    pub(crate) fn with_top(self, top: usize) -> Self {
+        Self { top, ..self }
+    }
+
+    /// Returns the number of rows so far of which the likeliest tokens were enough.
+    pub(crate) fn top_rows(&self) -> usize {
+        self.top_rows.load(Ordering::Relaxed)
+    }
+
+    /// Returns the likeliest tokens of a row instead of it, if they are requested and enough.
+    fn reduced(&self, run: &Run<'_>, logits: RunLogits) -> RunLogits {
+        let (Wanted::Top(request), RunLogits::Rows(rows)) = (run.wanted, &logits) else { return logits };
+        let mut row: Vec<(TokenId, f32)> = (0..).map(TokenId).zip(rows[0].iter().copied()).collect();
+        row.retain(|(_, logit)| logit.is_finite());
+        row.sort_by(|a, b| b.1.total_cmp(&a.1));
+        let mut tokens = row.clone();
+        let others = tokens.split_off(self.top.min(row.len()));
+        let weight = |one: &(TokenId, f32)| f64::from((one.1 - row[0].1) / request.temperature).exp();
+        tokens.sort_by_key(|one| one.0);
+        let top = TopLogits { tokens, rest: others.iter().map(weight).sum() };
+        if self.top == 0 || !(request.is_enough)(&top) {
+            return logits;
+        }
+        self.top_rows.fetch_add(1, Ordering::Relaxed);
+        RunLogits::Top(top)
     }
 
     pub(crate) fn babbling(context: usize) -> Self {
@@ -118,7 +156,8 @@ impl LanguageModel for Shared {
         std::thread::sleep(self.token_time * tokens as u32);
         let runs = batch.runs.iter().map(|run| (run.role, run.tokens.len()));
         self.passes.lock().unwrap_or_else(PoisonError::into_inner).push(runs.collect());
-        self.with(|model| model.forward(batch))
+        let logits = self.with(|model| model.forward(batch))?;
+        Ok(batch.runs.iter().zip(logits.into_runs()).map(|(run, logits)| self.reduced(run, logits)).collect())
     }
     fn prompt_grain(&self) -> usize {
         self.with(|model| model.prompt_grain())

@@ -12,3 +12,4 @@ mod logprobs;
 mod masks;
 mod pieces;
 mod sharing;
+mod top;

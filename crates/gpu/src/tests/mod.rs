@@ -2,6 +2,7 @@
 //! this variable, the tests use a driver on the CPU, and pass without one.
 
 mod products;
+mod top;
 mod translations;
 
 use std::ops::Deref;

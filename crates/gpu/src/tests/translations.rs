@@ -12,6 +12,7 @@ use crate::layer::{self, Activation, Added, Columns, Norm, RowNorm};
 use crate::mixture::{Choice, Groups, Mix, Router, Scores};
 use crate::product::{Activations, Batch, Inputs, Operand, Output, Outputs, Product, TILES};
 use crate::recurrent::{Convolution, GatedNorm, Recurrence, RecurrenceKind, Sharing};
+use crate::top::Top;
 use crate::weights::{Codes, Matrix, Part, Scales, Storage};
 use crate::{Buffer, Gpu, MatrixCores};
 
@@ -103,6 +104,9 @@ fn layers(gpu: &Gpu, buffer: &Buffer) {
     layer::layer_inputs(gpu, buffer, (3, 16, 1e-5), [buffer; 2], &out);
     layer::gather(gpu, buffer, buffer, (buffer, 68), &out);
     layer::best(gpu, buffer, (buffer, 5000), (&out, 3));
+    for cap in [None, Some(30.0)] {
+        Top::new(gpu, buffer, (buffer, 2, 5000), cap);
+    }
     let shared = Shared {
         batch: buffer,
         qkv: buffer,

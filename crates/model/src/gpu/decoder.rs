@@ -113,7 +113,7 @@ impl LastLayers for Decoder {
 
     fn finish(&mut self, batch: &Batch<'_>, input: &[f32]) -> Result<Logits, ModelError> {
         let runs = self.compute(batch, Some(input), Results::Logits)?;
-        Ok(Logits::new(runs.into_iter().map(|run| run.rows).collect()))
+        Ok(runs.into_iter().map(|run| run.logits).collect())
     }
 
     fn states(&mut self, run: Run<'_>, input: &[f32]) -> Result<Vec<f32>, ModelError> {
@@ -195,6 +195,6 @@ impl LanguageModel for Decoder {
 
     fn forward(&mut self, batch: &Batch<'_>) -> Result<Logits, ModelError> {
         let runs = self.compute(batch, None, Results::Logits)?;
-        Ok(Logits::new(runs.into_iter().map(|run| run.rows).collect()))
+        Ok(runs.into_iter().map(|run| run.logits).collect())
     }
 }

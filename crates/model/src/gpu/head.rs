@@ -2,13 +2,14 @@
 
 use formwork_gpu::layer::Best;
 use formwork_gpu::product::Batch as GpuBatch;
+use formwork_gpu::top::Found;
 use formwork_gpu::{Buffer, GpuError};
-use formwork_lm::masked;
+use formwork_lm::{RunLogits, TopLogits, TopRequest, masked};
 use formwork_vocab::{TokenId, TokenSet};
 
 use super::Network;
 use super::pass::Memory;
-use super::plan::{HEAD_ROWS, HeadRows, Plan, Shape, listed_stride};
+use super::plan::{HEAD_ROWS, HeadRows, Plan, Reduction, Shape, listed_stride};
 use super::progress::Job;
 use crate::ops::softcap;
 
@@ -28,18 +29,18 @@ struct HeadShape {
     tokens: u32,
     /// Upper limit of the number of listed rows.
     listed: u32,
-    is_largest: bool,
+    reduction: Reduction,
 }
 
 impl Memory {
-    /// Runs the steps of the layers, and then computes the rows of logits of `jobs`.
+    /// Runs the steps of the layers, and then computes the logits of `jobs`.
     pub(super) fn rows(
         &mut self,
         network: &Network,
         shape: Shape,
         jobs: &[Job<'_>],
-    ) -> Result<Vec<Vec<f32>>, GpuError> {
-        let mut rows = vec![Vec::new(); jobs.len()];
+    ) -> Result<Vec<RunLogits>, GpuError> {
+        let mut rows = vec![RunLogits::default(); jobs.len()];
         let limit = listed_stride(network.spec.vocabulary);
         let mut layers = Some(shape);
         let whole: Vec<usize> =
@@ -53,7 +54,7 @@ impl Memory {
         }
         let listed = jobs.iter().enumerate().filter_map(|(index, job)| Some((index, job.listed(limit)?)));
         for Group { members, union } in groups(listed, network.spec.vocabulary, limit) {
-            let given: Vec<_> = members.iter().map(|(index, set)| (jobs[*index].token, *set)).collect();
+            let given: Vec<_> = members.iter().map(|(index, set)| (&jobs[*index], *set)).collect();
             let computed = self.listed_rows(network, &mut layers, &given, &union)?;
             for ((index, _), row) in members.into_iter().zip(computed) {
                 rows[index] = row;
@@ -81,10 +82,10 @@ impl Memory {
         }
         let record = |plan: &Plan| {
             let layers = key.layers.as_ref().and_then(|shape| plan.parts(gpu, shape).pop());
-            let HeadShape { rows, tokens, listed, is_largest } = key.head;
+            let HeadShape { rows, tokens, listed, reduction } = key.head;
             let batch = GpuBatch { tokens, rows: listed, ..GpuBatch::default() };
             let steps = layers.into_iter().flat_map(|part| part.steps);
-            let steps = steps.chain(plan.head(gpu, batch, rows, is_largest));
+            let steps = steps.chain(plan.head(gpu, batch, rows, reduction));
             gpu.record_and_read(steps, &result, (size * size_of::<T>()) as u64)
         };
         let recorded = match self.ahead.take_if(|(known, _)| *known == key) {
@@ -105,7 +106,7 @@ impl Memory {
         network: &Network,
         layers: Option<Shape>,
         jobs: &[&Job<'_>],
-    ) -> Result<Vec<Vec<f32>>, GpuError> {
+    ) -> Result<Vec<RunLogits>, GpuError> {
         let head = &self.plan.head;
         let vocabulary = network.spec.vocabulary;
         let numbers: Vec<u32> = jobs.iter().map(|job| job.token as u32).collect();
@@ -115,35 +116,54 @@ impl Memory {
         // A cap can make different products equal.
         let is_capped = network.spec.logit_softcap.is_some();
         let is_largest = !is_capped && jobs.iter().all(|job| job.is_largest && job.set.is_none());
-        let key = |layers, is_largest| Key {
+        let key = |layers, reduction| Key {
             layers,
-            head: HeadShape { rows: HeadRows::All, tokens, listed: 0, is_largest },
+            head: HeadShape { rows: HeadRows::All, tokens, listed: 0, reduction },
         };
         let (logits, best, parts) = (head.logits.clone(), head.best.clone(), head.parts);
         let mut layers = layers;
         if is_largest {
-            let count = jobs.len() * parts;
-            let found = self.run::<Best>(network, key(layers.take(), true), (best, count), count)?;
+            let (count, key) = (jobs.len() * parts, key(layers.take(), Reduction::Largest));
+            let found = self.run::<Best>(network, key, (best, count), count)?;
             let found: Option<Vec<_>> = found.chunks(parts).map(unique).collect();
             if let Some(found) = found {
-                let row = |(place, value)| {
-                    let mut row = vec![f32::NEG_INFINITY; vocabulary];
-                    row[place] = network.finished(value);
-                    row
-                };
+                let row = |largest| network.sparse_row([largest]);
                 return Ok(found.into_iter().map(row).collect());
             }
+        } else if jobs.iter().any(|job| job.top.is_some() || job.is_largest) {
+            return self.likeliest(network, key(layers, Reduction::Top), jobs);
         }
-        let count = jobs.len() * vocabulary;
-        let values = self.run::<f32>(network, key(layers, false), (logits, count), count)?;
-        let rows = values.chunks(vocabulary).zip(jobs).map(|(row, job)| {
-            let mut row = row.to_vec();
-            if let Some(cap) = network.spec.logit_softcap {
-                softcap(&mut row, cap);
-            }
-            masked(row, job.set)
-        });
+        let (count, key) = (jobs.len() * vocabulary, key(layers, Reduction::Nothing));
+        let values = self.run::<f32>(network, key, (logits, count), count)?;
+        let rows = values.chunks(vocabulary).zip(jobs).map(|(row, job)| network.whole_row(row.to_vec(), job));
         Ok(rows.collect())
+    }
+
+    /// Computes the likeliest tokens of whole rows. Reads those rows for which they are not enough.
+    fn likeliest(
+        &mut self,
+        network: &Network,
+        key: Key,
+        jobs: &[&Job<'_>],
+    ) -> Result<Vec<RunLogits>, GpuError> {
+        let vocabulary = network.spec.vocabulary;
+        let top = &self.plan.head.top;
+        for (row, job) in jobs.iter().enumerate() {
+            let temperature = job.top.map_or(1.0, |request| request.temperature);
+            top.write(&network.gpu, row, job.set.map(TokenSet::words), temperature);
+        }
+        let (result, stride) = (top.result().0.clone(), top.result().1);
+        let count = jobs.len() * stride;
+        let words = self.run::<u32>(network, key, (result, count), count)?;
+        let head = &self.plan.head;
+        let rows = words.chunks(stride).zip(jobs).enumerate().map(|(index, (words, job))| {
+            if let Some(logits) = network.reduced(head.top.found(words), job) {
+                return Ok(logits);
+            }
+            let row = network.gpu.read::<f32>(&head.logits, index * vocabulary..(index + 1) * vocabulary)?;
+            Ok(network.whole_row(row, job))
+        });
+        rows.collect()
     }
 
     /// Computes the logits of the tokens in `union` for tokens of the pass, after the layers if they are
@@ -152,19 +172,18 @@ impl Memory {
         &mut self,
         network: &Network,
         layers: &mut Option<Shape>,
-        jobs: &[(usize, &TokenSet)],
+        jobs: &[(&Job<'_>, &TokenSet)],
         union: &TokenSet,
-    ) -> Result<Vec<Vec<f32>>, GpuError> {
+    ) -> Result<Vec<RunLogits>, GpuError> {
         let (gpu, head) = (&network.gpu, &self.plan.head);
         let vocabulary = network.spec.vocabulary;
-        let mut rows = vec![vec![f32::NEG_INFINITY; vocabulary]; jobs.len()];
         let list: Vec<u32> =
             union.iter().map(|token| token.0).filter(|token| (*token as usize) < vocabulary).collect();
         if list.is_empty() {
-            return Ok(rows);
+            return Ok(jobs.iter().map(|_| network.sparse_row([])).collect());
         }
         gpu.write(&head.list, 0, &list);
-        let numbers: Vec<u32> = jobs.iter().map(|(token, _)| *token as u32).collect();
+        let numbers: Vec<u32> = jobs.iter().map(|(job, _)| job.token as u32).collect();
         gpu.write(&head.rows, 0, &numbers);
         let (tokens, count) = (jobs.len() as u32, list.len() as u32);
         gpu.write(&head.batch, 0, &[GpuBatch { tokens, rows: count, ..GpuBatch::default() }]);
@@ -172,19 +191,67 @@ impl Memory {
         let listed = count.next_power_of_two().max(64);
         let key = Key {
             layers: layers.take(),
-            head: HeadShape { rows: HeadRows::Listed, tokens, listed, is_largest: false },
+            head: HeadShape { rows: HeadRows::Listed, tokens, listed, reduction: Reduction::Nothing },
         };
         let stride = listed_stride(vocabulary);
         let before = (jobs.len() - 1) * stride;
         let size = (before + listed as usize).min(HEAD_ROWS * vocabulary);
         let values = self.run::<f32>(network, key, (head.logits.clone(), size), before + list.len())?;
-        for ((row, (_, set)), values) in rows.iter_mut().zip(jobs).zip(values.chunks(stride)) {
-            for (token, value) in list.iter().zip(values).filter(|(token, _)| set.contains(TokenId(**token)))
-            {
-                row[*token as usize] = network.finished(*value);
+        let rows = jobs.iter().zip(values.chunks(stride)).map(|((job, set), values)| {
+            let values = list.iter().copied().zip(values.iter().copied());
+            let tokens = values.filter(|(token, _)| set.contains(TokenId(*token)));
+            let Some(request) = job.top else { return network.sparse_row(tokens) };
+            let found = Found { tokens: tokens.collect(), rest: 0.0 };
+            let is_valid = found.tokens.iter().all(|(_, logit)| *logit < f32::INFINITY);
+            let top = network.top(&found);
+            if is_valid && (request.is_enough)(&top) {
+                RunLogits::Top(top)
+            } else {
+                network.sparse_row(found.tokens)
             }
+        });
+        Ok(rows.collect())
+    }
+}
+
+impl Network {
+    /// Returns a row with the given logits, before their cap. All others are `-inf`.
+    fn sparse_row(&self, logits: impl IntoIterator<Item = (u32, f32)>) -> RunLogits {
+        let mut row = vec![f32::NEG_INFINITY; self.spec.vocabulary];
+        for (token, logit) in logits {
+            row[token as usize] = self.finished(logit);
         }
-        Ok(rows)
+        RunLogits::Rows(vec![row])
+    }
+
+    /// Caps and masks a row.
+    fn whole_row(&self, mut row: Vec<f32>, job: &Job<'_>) -> RunLogits {
+        if let Some(cap) = self.spec.logit_softcap {
+            softcap(&mut row, cap);
+        }
+        RunLogits::Rows(vec![masked(row, job.set)])
+    }
+
+    /// Returns the likeliest tokens with their capped logits.
+    fn top(&self, found: &Found) -> TopLogits {
+        let tokens = found.tokens.iter().map(|&(token, logit)| (TokenId(token), self.finished(logit)));
+        TopLogits { tokens: tokens.collect(), rest: found.rest }
+    }
+
+    /// Returns the logits of a job by the likeliest tokens. `None` if they are not enough.
+    fn reduced(&self, found: Found, job: &Job<'_>) -> Option<RunLogits> {
+        if found.tokens.is_empty() {
+            return None;
+        }
+        let top = self.top(&found);
+        if let Some(TopRequest { is_enough, .. }) = job.top {
+            return is_enough(&top).then_some(RunLogits::Top(top));
+        }
+        let logits = || top.tokens.iter().map(|(_, logit)| *logit);
+        let largest = logits().fold(f32::NEG_INFINITY, f32::max);
+        // A cap can make the logit of another token equal to the largest.
+        let is_unique = self.spec.logit_softcap.is_none() || logits().any(|logit| logit < largest);
+        (job.is_largest && is_unique).then(|| self.sparse_row(found.tokens))
     }
 }
 
@@ -227,10 +294,10 @@ fn groups<'a>(
 
 /// Returns the place and the value of the largest logit, or `None` if several are equal or it is not
 /// finite.
-fn unique(parts: &[Best]) -> Option<(usize, f32)> {
+fn unique(parts: &[Best]) -> Option<(u32, f32)> {
     let most = parts.iter().map(|part| part.value).fold(f32::NEG_INFINITY, f32::max);
     let mut largest = parts.iter().filter(|part| part.value >= most);
     let found = largest.next()?;
     (found.equal == 1 && found.value.is_finite() && largest.next().is_none())
-        .then_some((found.place as usize, found.value))
+        .then_some((found.place, found.value))
 }

@@ -9,7 +9,7 @@ use formwork_vocab::TokenId;
 
 use super::Network;
 use super::head::Key;
-use super::plan::{End, HeadRows, Kind, Memories, PIECE, Part, Plan, Shape};
+use super::plan::{End, HeadRows, Kind, Memories, PIECE, Part, Plan, Reduction, Shape};
 use super::pool::Pool;
 use super::progress::{Piece, Progress, Segment};
 use super::sequence::Sequence;
@@ -111,7 +111,7 @@ impl Memory {
             if results == Results::Logits {
                 let rows = self.rows(network, shape, &jobs)?;
                 for (job, row) in jobs.iter().zip(rows) {
-                    runs[job.run].rows.push(row);
+                    runs[job.run].add(row);
                 }
             } else {
                 let hidden = network.spec.hidden;
@@ -349,7 +349,7 @@ impl Memory {
         gpu.write(&self.plan.head.rows, 0, &[0u32]);
         let batch = GpuBatch { tokens: 1, ..GpuBatch::default() };
         gpu.write(&self.plan.head.batch, 0, &[batch]);
-        groups.push(("head", self.plan.head(gpu, batch, HeadRows::All, true)));
+        groups.push(("head", self.plan.head(gpu, batch, HeadRows::All, Reduction::Largest)));
         let mut times = Vec::new();
         for (name, steps) in groups {
             let mut seconds = Vec::new();

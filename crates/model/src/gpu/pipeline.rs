@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use formwork_lm::{Batch, LanguageModel, Logits, ModelError, Role, Run, SequenceId, Wanted};
+use formwork_lm::{Batch, LanguageModel, Logits, ModelError, Role, Run, RunLogits, SequenceId, Wanted};
 use formwork_vocab::TokenId;
 use rustc_hash::FxHashMap;
 
@@ -182,12 +182,12 @@ impl PipelineDecoder {
         Ok(runs)
     }
 
-    fn compute(&mut self, runs: &mut [Progress<'_>]) -> Result<Vec<Vec<Vec<f32>>>, ModelError> {
-        let mut rows = vec![Vec::new(); runs.len()];
+    fn compute(&mut self, runs: &mut [Progress<'_>]) -> Result<Logits, ModelError> {
+        let mut logits = vec![RunLogits::default(); runs.len()];
         loop {
             let lens: Vec<usize> = runs.iter().map(Progress::fitting).collect();
             if lens.iter().all(|len| *len == 0) {
-                return Ok(rows);
+                return Ok(logits.into_iter().collect());
             }
             let pieces: Vec<Vec<TokenId>> = runs
                 .iter()
@@ -206,10 +206,8 @@ impl PipelineDecoder {
                 batch.runs.push(Run { sequence: run.run.sequence, tokens, role: *role, wanted });
             }
             let stream = self.first_layers(&batch)?;
-            let counts: Vec<usize> = batch.runs.iter().map(|run| run.wanted.count()).collect();
-            let mut computed = self.last.finish(&batch, &stream)?.into_rows();
-            for (index, count) in indices.into_iter().zip(counts) {
-                rows[index].extend(computed.by_ref().take(count));
+            for (index, computed) in indices.into_iter().zip(self.last.finish(&batch, &stream)?.into_runs()) {
+                logits[index] = computed;
             }
             for (run, len) in runs.iter_mut().zip(lens) {
                 run.read += len;
@@ -293,7 +291,7 @@ impl LanguageModel for PipelineDecoder {
 
     fn forward(&mut self, batch: &Batch<'_>) -> Result<Logits, ModelError> {
         let mut runs = self.prepare(batch)?;
-        Ok(Logits::new(self.compute(&mut runs)?))
+        self.compute(&mut runs)
     }
 
     fn hidden_states(&mut self, sequence: SequenceId, tokens: &[TokenId]) -> Result<Vec<f32>, ModelError> {

@@ -117,6 +117,17 @@ pub(super) enum HeadRows {
     Listed,
 }
 
+/// Result of the head that the CPU reads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Reduction {
+    /// All computed logits.
+    Nothing,
+    /// The largest logit of each row.
+    Largest,
+    /// The likeliest tokens of each row.
+    Top,
+}
+
 impl Plan {
     /// Binds the steps for sequences of up to `context` tokens.
     pub(super) fn new(network: &Network, memories: Memories<'_>, context: usize) -> Result<Self, GpuError> {
@@ -288,9 +299,9 @@ impl Plan {
         groups
     }
 
-    /// Returns the steps that compute logits of some rows, after those of the layers. With `is_largest`,
-    /// finds the largest of each whole row.
-    pub(super) fn head(&self, gpu: &Gpu, batch: Batch, rows: HeadRows, is_largest: bool) -> Vec<Step> {
+    /// Returns the steps that compute logits of some rows, after those of the layers. A reduction needs
+    /// whole rows.
+    pub(super) fn head(&self, gpu: &Gpu, batch: Batch, rows: HeadRows, reduction: Reduction) -> Vec<Step> {
         let mut steps = vec![self.gather.by_y(batch.tokens), self.head_norm.by_x(batch.tokens)];
         let product = match rows {
             HeadRows::All => &self.head_all,
@@ -299,8 +310,10 @@ impl Plan {
         if let Some(product) = product {
             product.steps(gpu, batch, &mut steps);
         }
-        if is_largest {
-            steps.push(self.best.by_y(batch.tokens));
+        match reduction {
+            Reduction::Nothing => {}
+            Reduction::Largest => steps.push(self.best.by_y(batch.tokens)),
+            Reduction::Top => steps.extend(self.head.top.steps(batch.tokens)),
         }
         steps
     }

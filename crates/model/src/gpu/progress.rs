@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use formwork_lm::{Role, Run, Wanted};
+use formwork_lm::{Role, Run, RunLogits, TopRequest, Wanted};
 use formwork_vocab::{TokenId, TokenSet};
 
 use super::sequence::Sequence;
@@ -27,6 +27,8 @@ pub(super) struct Job<'a> {
     pub(super) run: usize,
     pub(super) set: Option<&'a TokenSet>,
     pub(super) is_largest: bool,
+    /// Request for the likeliest tokens.
+    pub(super) top: Option<TopRequest<'a>>,
 }
 
 impl<'a> Job<'a> {
@@ -49,7 +51,7 @@ pub(super) struct Progress<'a> {
     wanted: Vec<Option<&'a TokenSet>>,
     /// Number of tokens that were computed.
     pub(super) read: usize,
-    pub(super) rows: Vec<Vec<f32>>,
+    pub(super) logits: RunLogits,
     /// Hidden states of all computed tokens, if they are wanted.
     pub(super) states: Vec<f32>,
 }
@@ -76,8 +78,8 @@ impl<'a> Progress<'a> {
         };
         sequence.append(run.tokens, run.role);
         let wanted = run.wanted.rows();
-        let (rows, states) = (Vec::new(), Vec::new());
-        Self { run, sequence, tokens, input, replayed, wanted, read: 0, rows, states }
+        let (logits, states) = (RunLogits::default(), Vec::new());
+        Self { run, sequence, tokens, input, replayed, wanted, read: 0, logits, states }
     }
 
     pub(super) fn left(&self) -> usize {
@@ -123,12 +125,25 @@ impl<'a> Progress<'a> {
         // Index of the first token with a row.
         let begin = self.tokens.len() - self.wanted.len();
         let is_largest = matches!(self.run.wanted, Wanted::Largest(_));
+        let top = match self.run.wanted {
+            Wanted::Top(request) => Some(request),
+            _ => None,
+        };
         (self.read..self.read + len).filter(move |token| *token >= begin).map(move |token| Job {
             token: first + token - self.read,
             run,
             set: self.wanted[token - begin],
             is_largest,
+            top,
         })
+    }
+
+    /// Adds the logits of a job.
+    pub(super) fn add(&mut self, logits: RunLogits) {
+        match (&mut self.logits, logits) {
+            (RunLogits::Rows(rows), RunLogits::Rows(more)) => rows.extend(more),
+            (all, logits) => *all = logits,
+        }
     }
 
     /// Ends a pass that has computed the next `len` tokens. The sequence keeps at most `snapshots` copies of

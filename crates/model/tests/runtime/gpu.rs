@@ -6,7 +6,7 @@
 use std::sync::Mutex;
 
 use candle_core::quantized::GgmlDType;
-use formwork_lm::{Batch, LanguageModel, Role, Run, Wanted, masked};
+use formwork_lm::{Batch, LanguageModel, Logits, Role, Run, TopLogits, TopRequest, Wanted, masked};
 use formwork_model::{Device, GpuLayers, GpuList, GpuNumber, Model, OpenOptions};
 use formwork_vocab::{TokenId, TokenSet};
 
@@ -319,6 +319,89 @@ fn a_masked_head_has_the_bits_of_the_whole_head() {
     });
 }
 
+/// Computes the logits after a prompt and a generated token for several sequences at once.
+fn together(model: &mut dyn LanguageModel, wanted: &[Wanted<'_>]) -> Logits {
+    let prompt = text(20, 7);
+    let sequences: Vec<_> = wanted.iter().map(|_| model.open()).collect();
+    for &sequence in &sequences {
+        append(model, sequence, &prompt[..19], Role::Prompt, Wanted::Nothing).unwrap();
+    }
+    let runs = sequences.iter().zip(wanted).map(|(&sequence, &wanted)| Run {
+        sequence,
+        tokens: &prompt[19..],
+        role: Role::Generated,
+        wanted,
+    });
+    let logits = model.forward(&Batch { runs: runs.collect() }).unwrap();
+    for sequence in sequences {
+        model.close(sequence);
+    }
+    logits
+}
+
+#[test]
+fn likeliest_tokens_have_the_bits_of_whole_rows() {
+    each_model(|model| {
+        let full = row(model, Wanted::All);
+        let mut most = TokenSet::full(full.len());
+        (0..full.len()).step_by(3).for_each(|token| most.remove(TokenId(token as u32)));
+        let mut few = TokenSet::empty(full.len());
+        (5..full.len()).step_by(40).for_each(|token| few.insert(TokenId(token as u32)));
+        let (always, never) = (|_: &TopLogits| true, |_: &TopLogits| false);
+        let request = |set, temperature, is_enough| Wanted::Top(TopRequest { set, temperature, is_enough });
+        let wanted = [
+            request(None, 0.05, &always),
+            request(Some(&most), 0.1, &always),
+            request(Some(&few), 1.0, &always),
+            request(Some(&most), 1.0, &never),
+            Wanted::Largest(Some(&most)),
+            Wanted::All,
+        ];
+        // All rows in one step, and each in its own.
+        let mut all = vec![together(model, &wanted)];
+        all.extend(wanted.iter().map(|&wanted| together(model, &[wanted])));
+        for is_together in [true, false] {
+            let of = |index: usize| if is_together { (&all[0], index) } else { (&all[1 + index], 0) };
+            for (index, set) in [None, Some(&most), Some(&few)].into_iter().enumerate() {
+                let (logits, at) = of(index);
+                let Some(top) = logits.top(at) else {
+                    // Logits of a model with random weights can be too near each other.
+                    assert_eq!(logits.row(at), masked(full.clone(), set), "row {index}");
+                    assert_ne!(index, 2, "a list is as short as its set");
+                    continue;
+                };
+                let expected = masked(full.clone(), set);
+                let least = top.tokens.iter().map(|one| one.1).fold(f32::INFINITY, f32::min);
+                let temperature = [0.05, 0.1, 1.0][index];
+                let largest = expected.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+                let mut others = 0.0;
+                let mut given = top.tokens.iter().peekable();
+                for (token, &logit) in (0..).map(TokenId).zip(&expected) {
+                    if let Some(one) = given.next_if(|one| one.0 == token) {
+                        assert!(one.1.total_cmp(&logit).is_eq(), "row {index}");
+                        continue;
+                    }
+                    assert!(logit <= least, "row {index}: token {token} is likelier than {least}");
+                    others += f64::from((logit - largest) / temperature).exp();
+                }
+                assert!(given.next().is_none());
+                assert!((top.rest - others).abs() <= 1e-4 * others + 1e-30, "{} {others}", top.rest);
+            }
+            let (logits, at) = of(3);
+            assert_eq!(logits.row(at), masked(full.clone(), Some(&most)), "a row where few are not enough");
+            let (logits, at) = of(4);
+            let expected = masked(full.clone(), Some(&most));
+            let largest = expected.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+            for (given, expected) in logits.row(at).iter().zip(&expected) {
+                let is_equal = given.total_cmp(expected).is_eq();
+                assert!(is_equal || *given == f32::NEG_INFINITY && *expected < largest);
+            }
+            let (logits, at) = of(5);
+            assert_eq!(logits.row(at), full, "a whole row beside the others");
+        }
+    });
+}
+
 #[test]
 fn constrained_rows_together_have_the_bits_of_whole_rows() {
     each_model(|model| {
@@ -331,18 +414,8 @@ fn constrained_rows_together_have_the_bits_of_whole_rows() {
                 set
             })
             .collect();
-        let prompt = text(20, 7);
-        let sequences: Vec<_> = sets.iter().map(|_| model.open()).collect();
-        for &sequence in &sequences {
-            append(model, sequence, &prompt[..19], Role::Prompt, Wanted::Nothing).unwrap();
-        }
-        let runs = sequences.iter().zip(&sets).map(|(&sequence, set)| Run {
-            sequence,
-            tokens: &prompt[19..],
-            role: Role::Generated,
-            wanted: Wanted::Only(set),
-        });
-        let logits = model.forward(&Batch { runs: runs.collect() }).unwrap();
+        let wanted: Vec<_> = sets.iter().map(Wanted::Only).collect();
+        let logits = together(model, &wanted);
         for (index, set) in sets.iter().enumerate() {
             assert_eq!(logits.row(index), masked(full.clone(), Some(set)), "row {index}");
         }

@@ -4,6 +4,7 @@ use formwork_gpu::attention::{BLOCK, SPAN};
 use formwork_gpu::layer;
 use formwork_gpu::mixture::Choice;
 use formwork_gpu::product::Activations;
+use formwork_gpu::top::Top;
 use formwork_gpu::{Buffer, Gpu, GpuError};
 
 use super::{HEAD_ROWS, PIECE};
@@ -119,6 +120,7 @@ pub(in crate::gpu) struct HeadSpace {
     pub(in crate::gpu) best: Buffer,
     /// Number of these parts.
     pub(in crate::gpu) parts: usize,
+    pub(in crate::gpu) top: Top,
 }
 
 /// Returns the length of a row of the linear layers' outputs.
@@ -282,13 +284,16 @@ impl LatentSpace {
 impl HeadSpace {
     pub(super) fn new(gpu: &Gpu, spec: &ModelSpec) -> Self {
         let parts = spec.vocabulary.div_ceil(layer::BEST);
+        let batch = gpu.buffer(16);
+        let logits = gpu.buffer((4 * HEAD_ROWS * spec.vocabulary) as u64);
         Self {
-            batch: gpu.buffer(16),
             rows: gpu.buffer(4 * HEAD_ROWS as u64),
             list: gpu.buffer(4 * spec.vocabulary as u64),
-            logits: gpu.buffer((4 * HEAD_ROWS * spec.vocabulary) as u64),
             best: gpu.buffer((16 * HEAD_ROWS * parts) as u64),
             parts,
+            top: Top::new(gpu, &batch, (&logits, HEAD_ROWS, spec.vocabulary), spec.logit_softcap),
+            batch,
+            logits,
         }
     }
 }
