@@ -28,6 +28,11 @@ pub struct Request {
     pub logit_bias: Vec<(TokenId, f32)>,
     /// Maximum number of output tokens. `None` allows the rest of the context.
     pub max_tokens: Option<usize>,
+    /// Number of output tokens before which no end-of-sequence token, stop token or stop string ends the
+    /// output. A constraint ends it all the same where no other token is allowed.
+    pub min_tokens: usize,
+    /// True if no end-of-sequence token ends the output. Like `min_tokens`, this yields to a constraint.
+    pub ignores_end: bool,
     /// Strings that end the output. The output does not include them.
     pub stop: Vec<String>,
     /// Tokens that end the output, in addition to the vocabulary's end-of-sequence tokens.
@@ -95,6 +100,8 @@ impl Request {
             dry: Dry::default(),
             logit_bias: Vec::new(),
             max_tokens: None,
+            min_tokens: 0,
+            ignores_end: false,
             stop: Vec::new(),
             stop_tokens: Vec::new(),
             reports_tokens: false,

@@ -101,6 +101,8 @@ pub(crate) enum Problem {
     Conflict { other: &'static str },
     #[error("{given} differs from `{other}`, which is {limit}")]
     Disagreement { given: usize, other: &'static str, limit: usize },
+    #[error("{given} is more than `{other}`, which is {limit}")]
+    AboveLimit { given: usize, other: &'static str, limit: usize },
     #[error("`{given}` is not a JSON pointer; expected an empty string or a string such as `/team`")]
     Pointer { given: String },
     #[error("requires `stream` to be true")]

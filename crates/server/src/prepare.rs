@@ -403,6 +403,8 @@ pub(crate) fn engine_request(prompt: Vec<TokenId>, given: &Parameters, options: 
         },
         logit_bias: given.logit_bias.iter().map(|&(token, bias)| (TokenId(token), bias)).collect(),
         max_tokens: given.max_tokens.map(|limit| limit.tokens),
+        min_tokens: given.min_tokens,
+        ignores_end: given.ignore_eos,
         stop: given.stop.clone(),
         stop_tokens: given.stop_token_ids.iter().map(|&token| TokenId(token)).collect(),
         on_budget: if given.cut_off { OnBudget::Length } else { OnBudget::Close },

@@ -173,8 +173,7 @@ impl Sequence {
         if !matches!(self.need(), Need::Generated(_)) || self.delivery.is_complete() {
             return;
         }
-        // The last token of the budget is never read.
-        let most = most.min(self.budget.remaining().saturating_sub(1));
+        let most = most.min(self.most_drafts());
         let found = self.speculation.look_up(&self.tokens, most, sequences, model_cost);
         if found.is_empty() {
             return;
@@ -195,7 +194,13 @@ impl Sequence {
         if !chooses || !self.speculation.is_empty() {
             return 0;
         }
-        self.speculation.plan(cost, most.min(self.budget.remaining().saturating_sub(1)))
+        self.speculation.plan(cost, most.min(self.most_drafts()))
+    }
+
+    /// Returns the maximum number of drafts. The last token of the budget is never read.
+    fn most_drafts(&self) -> usize {
+        let most = self.floor.most_drafts(self.tokens.len() - self.request.prompt.len());
+        most.min(self.budget.remaining().saturating_sub(1))
     }
 
     /// Returns the state of the constraint after the last token.

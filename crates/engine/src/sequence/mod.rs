@@ -4,6 +4,7 @@ mod account;
 mod budget;
 mod delivery;
 mod feed;
+mod floor;
 mod speculation;
 
 use std::borrow::Cow;
@@ -19,6 +20,7 @@ use self::budget::Budget;
 use self::delivery::Delivery;
 use self::feed::RowLogits;
 pub(crate) use self::feed::{Ahead, Choice, Feed, FeedLogits};
+use self::floor::Floor;
 use self::speculation::Speculation;
 use crate::arrival::Arrival;
 use crate::error::GenerationKind;
@@ -59,6 +61,7 @@ pub(crate) struct Sequence {
     wants_whole: bool,
     thinking: Option<Thinking>,
     budget: Budget,
+    floor: Floor,
     speculation: Speculation,
     account: Account,
     delivery: Delivery,
@@ -93,6 +96,7 @@ impl Sequence {
             wants_whole: false,
             thinking: request.reasoning.clone().map(|bound| Thinking::new(bound, tokenizer.vocabulary())),
             budget: Budget::new(budget, request.on_budget),
+            floor: Floor::new(&request, tokenizer.vocabulary()),
             speculation: Speculation::default(),
             account: Account::new(request.prompt.len(), arrived),
             delivery,
@@ -219,7 +223,11 @@ impl Sequence {
         let end = self.take_decided(matcher.as_mut());
         if matcher.is_some() {
             self.account.add_grammar_since(started);
+        } else {
+            self.mask = None;
         }
+        let (len, all) = (self.output().len(), self.tokenizer.vocabulary().len());
+        self.mask = self.floor.restrict(self.mask.take(), len, all);
         self.processors.matcher = matcher;
         match end {
             None => Progress::Running,
@@ -305,8 +313,9 @@ impl Sequence {
         self.wants_whole = chosen.is_none();
         let Some((token, chosen)) = chosen else { return Ok(Progress::Running) };
         let mut matcher = self.processors.matcher.take();
-        let is_stop =
-            self.request.stop_tokens.contains(&token) && matcher.as_mut().is_none_or(Matcher::accepting);
+        let is_stop = self.request.stop_tokens.contains(&token)
+            && !self.floor.is_short(self.output().len())
+            && matcher.as_mut().is_none_or(Matcher::accepting);
         if is_stop || self.tokenizer.vocabulary().is_end(token) {
             if self.request.prompt_logprobs
                 && let RowLogits::Whole(logits) = row
@@ -349,7 +358,8 @@ impl Sequence {
             _ => Some(choose(self.mask.as_deref(), sampling.seed)?),
         };
         let Some(token) = token else { return Ok(None) };
-        let chosen = Chosen { origin: TokenOrigin::Sampled, mask: self.mask.clone() };
+        let mask = self.mask.clone().filter(|_| self.processors.matcher.is_some());
+        let chosen = Chosen { origin: TokenOrigin::Sampled, mask };
         let Some(matcher) = self.processors.matcher.as_mut().filter(|_| self.budget.must_close()) else {
             return Ok(Some((token, chosen)));
         };
@@ -402,7 +412,11 @@ impl Sequence {
     fn show(&mut self, index: usize, token: TokenId, mut matcher: Option<&mut Matcher>) -> bool {
         let (vocabulary, begun) = (self.tokenizer.vocabulary(), self.begun);
         let output = &self.tokens[self.request.prompt.len()..];
+        let is_short = self.floor.is_short(output.len());
         let may_stop = |place: Place| {
+            if is_short {
+                return false;
+            }
             let Some(matcher) = &mut matcher else { return true };
             let before = vocabulary.bytes(output[place.token]).get(..place.bytes);
             before.is_some_and(|before| matcher.accepting_at(begun + place.token, before))

@@ -108,6 +108,41 @@ fn stop_strings_end_an_output_where_it_may_end() {
 }
 
 #[test]
+fn nothing_ends_an_output_before_its_minimum() {
+    // After its text, the model prefers the end, and then the token 0.
+    let engine = start(says(b"ab"), EngineOptions::default());
+    let asked = Request { max_tokens: Some(9), ..request("x>") };
+    for samples in [false, true] {
+        let sampling =
+            if samples { Sampling { temperature: 1.0, ..Sampling::default() } } else { asked.sampling };
+        let asked = Request { sampling, ..asked.clone() };
+        let given = run(&engine, &Request { min_tokens: 5, ..asked.clone() });
+        assert!(given.text.starts_with("ab"), "{}", given.text);
+        assert_eq!((given.finish().usage.completion_tokens, given.finish().reason), (5, FinishReason::Stop));
+        let given = run(&engine, &Request { ignores_end: true, ..asked.clone() });
+        assert_eq!(
+            (given.finish().usage.completion_tokens, given.finish().reason),
+            (9, FinishReason::Length)
+        );
+        assert_eq!(run(&engine, &asked).text, "ab");
+    }
+    // Stop tokens and stop strings wait, too.
+    let engine = start(says(b"aab,b"), EngineOptions::default());
+    let stopped = Request { stop_tokens: tokens("b"), ..asked.clone() };
+    assert_eq!(run(&engine, &stopped).text, "aa");
+    assert!(run(&engine, &Request { min_tokens: 4, ..stopped }).text.len() >= 4);
+    let stopped = Request { stop: vec!["b".to_owned()], ..asked.clone() };
+    assert_eq!(run(&engine, &Request { min_tokens: 4, ..stopped.clone() }).text, "aab,");
+    assert_eq!(run(&engine, &Request { min_tokens: 3, ..stopped }).text, "aa");
+    // A constraint goes on as long as it can, and then ends.
+    let bounded = Request { constraint: Some(constraint("root ::= [ab,]{1,4}")), ..asked };
+    let engine = start(says(b"a"), EngineOptions::default());
+    assert_eq!(run(&engine, &bounded).text, "a");
+    assert_eq!(run(&engine, &Request { min_tokens: 3, ..bounded.clone() }).text.len(), 3);
+    assert_eq!(run(&engine, &Request { ignores_end: true, ..bounded }).text.len(), 4);
+}
+
+#[test]
 fn finds_stop_strings_after_non_text_tokens() {
     let engine = start(says(b"\xff\xe2\xfe so END"), EngineOptions::default());
     let asked = Request { stop: vec!["END".to_owned(), "so".to_owned()], ..request("x>") };

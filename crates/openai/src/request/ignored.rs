@@ -304,7 +304,7 @@ fn is_penalty(name: &str) -> bool {
 }
 
 /// Names of fields that change the output.
-const KNOWN: [&str; 31] = [
+const KNOWN: [&str; 33] = [
     "num_predict",
     "repeat_penalty",
     "mask_view",
@@ -315,6 +315,8 @@ const KNOWN: [&str; 31] = [
     "max_tokens",
     "max_completion_tokens",
     "max_output_tokens",
+    "min_tokens",
+    "ignore_eos",
     "messages",
     "stream",
     "tools",

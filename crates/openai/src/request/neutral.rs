@@ -36,7 +36,7 @@ const fn hinted(
 
 /// Unsupported fields of other servers, for chats and completions. Their neutral values mean what this
 /// server does.
-pub(super) const OF_OTHERS: [Unsupported; 55] = [
+pub(super) const OF_OTHERS: [Unsupported; 53] = [
     field("modalities", |value| *value == serde_json::json!(["text"]), "[\"text\"]"),
     field("chat_template", never, "null"),
     field("documents", is_empty, "[]"),
@@ -74,7 +74,6 @@ pub(super) const OF_OTHERS: [Unsupported; 55] = [
     field("safe_prompt", is_false, "false"),
     hinted("max_new_tokens", never, "null", "use `max_tokens`"),
     hinted("repetition_context_size", never, "null", "penalties see all tokens"),
-    field("min_tokens", is_zero, "0"),
     field("min_length", is_zero, "0"),
     field("length_penalty", is_one, "1"),
     field("early_stopping", is_false, "false"),
@@ -92,7 +91,6 @@ pub(super) const OF_OTHERS: [Unsupported; 55] = [
     field("prompt_logprobs", is_false, "null"),
     field("truncate_prompt_tokens", never, "null"),
     // Options for the text of outputs.
-    field("ignore_eos", is_false, "false"),
     field("include_stop_str_in_output", is_false, "false"),
     field("skip_special_tokens", is_true, "true"),
     field("spaces_between_special_tokens", is_true, "true"),

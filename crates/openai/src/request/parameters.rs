@@ -18,6 +18,11 @@ const MAX_TOP_LOGPROBS: usize = 20;
 pub struct Parameters {
     /// Maximum number of output tokens. If `None`, the server sets the limit.
     pub max_tokens: Option<TokenLimit>,
+    /// Number of output tokens before which nothing but a constraint ends the output. An extension.
+    pub min_tokens: usize,
+    /// True if only a limit, a stop or a constraint ends the output, and no end-of-sequence token. An
+    /// extension.
+    pub ignore_eos: bool,
     /// True if the request asks for outputs of any length, with a limit of -1.
     pub unlimited: bool,
     /// Number of outputs for each prompt, from 1 to 128.
@@ -116,11 +121,15 @@ impl Parameters {
     pub(crate) fn read(fields: &mut Fields) -> Result<Self, RequestError> {
         let unit = |at: Place| at.number(0.0..=1.0, "0..=1");
         let last_n = fields.take("repeat_last_n");
+        let unlimited = ["max_tokens", "max_completion_tokens"]
+            .iter()
+            .any(|name| fields.get(name).is_some_and(|given| given.as_f64() == Some(-1.0)));
+        let max_tokens = read_max_tokens(fields)?;
         let parameters = Self {
-            unlimited: ["max_tokens", "max_completion_tokens"]
-                .iter()
-                .any(|name| fields.get(name).is_some_and(|given| given.as_f64() == Some(-1.0))),
-            max_tokens: read_max_tokens(fields)?,
+            unlimited,
+            max_tokens,
+            min_tokens: read_min_tokens(fields, max_tokens)?,
+            ignore_eos: fields.read("ignore_eos", Place::bool)?.unwrap_or(false),
             n: fields.read("n", |at| at.at_most(MAX_CHOICES, "1..=128"))?.unwrap_or(1),
             temperature: fields.read("temperature", |at| at.number(0.0..=10.0, "0..=10"))?,
             top_p: fields.read("top_p", unit)?,
@@ -229,6 +238,18 @@ fn read_max_tokens(fields: &mut Fields) -> Result<Option<TokenLimit>, RequestErr
             Err(RequestError::field(old.field, Problem::Disagreement { given, other, limit }))
         }
         (new, old) => Ok(new.or(old)),
+    }
+}
+
+/// Parses `min_tokens`. The default is 0.
+fn read_min_tokens(fields: &mut Fields, most: Option<TokenLimit>) -> Result<usize, RequestError> {
+    let Some(at) = fields.take("min_tokens") else { return Ok(0) };
+    let given = at.integer(0, "at least 0")? as usize;
+    match most {
+        Some(TokenLimit { tokens, field }) if given > tokens => {
+            Err(at.error(Problem::AboveLimit { given, other: field, limit: tokens }))
+        }
+        _ => Ok(given),
     }
 }
 

@@ -205,6 +205,9 @@ fn errors_name_the_field() {
         (json!({"stream_options": {}}), "`stream_options`: requires `stream` to be true"),
         (json!({"max_tokens": 0}), "`max_tokens`: 0 is out of range; expected at least 1"),
         (json!({"max_tokens": 1.5}), "`max_tokens`: expected an integer, found a number"),
+        (json!({"max_tokens": 3, "min_tokens": 4}), "`min_tokens`: 4 is more than `max_tokens`, which is 3"),
+        (json!({"min_tokens": -1}), "`min_tokens`: -1 is out of range; expected at least 0"),
+        (json!({"ignore_eos": 1}), "`ignore_eos`: expected a boolean, found a number"),
         (
             json!({"max_tokens": 3, "max_completion_tokens": 4}),
             "`max_tokens`: 3 differs from `max_completion_tokens`, which is 4",
