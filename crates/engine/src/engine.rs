@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use formwork_lm::{AdapterId, LanguageModel, SequenceId};
-use formwork_vocab::Tokenizer;
+use formwork_vocab::{TokenId, TokenSet, Tokenizer};
 
 use crate::arrival::{Arrival, Event};
 use crate::decision::DecisionJob;
@@ -63,6 +63,8 @@ impl Default for EngineOptions {
 pub struct Engine {
     pub(crate) model: Box<dyn LanguageModel>,
     pub(crate) tokenizer: Arc<Tokenizer>,
+    /// Tokens of the vocabulary, if the model has more rows of logits.
+    pub(crate) known: Option<Arc<TokenSet>>,
     events: Receiver<Event>,
     pub(crate) options: EngineOptions,
     waiting: VecDeque<Arrival>,
@@ -127,6 +129,11 @@ impl Engine {
         }
         let vocabulary = model.vocab_size().min(tokenizer.vocabulary().len());
         let of_head = || model.has_draft_head().then(|| Drafter::of_head(vocabulary));
+        let known = (model.vocab_size() > vocabulary).then(|| {
+            let mut known = TokenSet::empty(model.vocab_size());
+            (0..vocabulary as u32).for_each(|token| known.insert(TokenId(token)));
+            Arc::new(known)
+        });
         let engine = Self {
             cache: PrefixCache::new(&*model, options.prefix_cache_bytes),
             drafter: draft
@@ -134,6 +141,7 @@ impl Engine {
                 .or_else(of_head),
             model,
             tokenizer,
+            known,
             events,
             options,
             waiting: VecDeque::new(),

@@ -78,7 +78,7 @@ pub use event::{Finish, FinishReason, Output, Timings, TokenLogprob, Usage};
 pub use formwork_lm::Pooling;
 pub use handle::{Decision, EngineHandle, Generation};
 pub use mask_view::{MaskedToken, TokenMask, TokenOrigin};
-pub use request::{OnBudget, Reasoning, Request};
+pub use request::{EndTokens, OnBudget, Reasoning, Request};
 pub use sampler::Sampling;
 pub use stats::{Bucket, Histogram, Stats};
 

@@ -31,8 +31,8 @@ pub struct Request {
     /// Number of output tokens before which no end-of-sequence token, stop token or stop string ends the
     /// output. A constraint ends it all the same where no other token is allowed.
     pub min_tokens: usize,
-    /// True if no end-of-sequence token ends the output. Like `min_tokens`, this yields to a constraint.
-    pub ignores_end: bool,
+    /// Whether an end-of-sequence token may end the output.
+    pub end_tokens: EndTokens,
     /// Strings that end the output. The output does not include them.
     pub stop: Vec<String>,
     /// Tokens that end the output, in addition to the vocabulary's end-of-sequence tokens.
@@ -65,6 +65,16 @@ pub struct Request {
     pub reasoning: Option<Reasoning>,
     /// Deadline, after which the request fails.
     pub deadline: Option<Instant>,
+}
+
+/// Whether an end-of-sequence token may end an output.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum EndTokens {
+    /// The model may end its output.
+    #[default]
+    Allowed,
+    /// Only a limit, a stop string, a stop token or a constraint ends the output.
+    Excluded,
 }
 
 /// Behaviour of a constrained output when its token budget runs out.
@@ -101,7 +111,7 @@ impl Request {
             logit_bias: Vec::new(),
             max_tokens: None,
             min_tokens: 0,
-            ignores_end: false,
+            end_tokens: EndTokens::Allowed,
             stop: Vec::new(),
             stop_tokens: Vec::new(),
             reports_tokens: false,

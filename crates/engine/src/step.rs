@@ -11,7 +11,7 @@ use crate::embedding::{Embedding, Reading};
 use crate::engine::{contained, open};
 use crate::error::{GenerationError, GenerationKind};
 use crate::scheduler::{self, Need};
-use crate::sequence::{Choice, Feed, FeedLogits, Progress, Sequence};
+use crate::sequence::{Feed, FeedLogits, LogitsNeed, Progress, Sequence};
 
 /// Maximum length of a short prompt piece, in tokens.
 ///
@@ -363,7 +363,7 @@ impl Engine {
         } else {
             let logits = match logits.top(index) {
                 Some(top) => FeedLogits::Top(top),
-                None if self.choice(&feed) == Choice::Largest => FeedLogits::Largest(rows),
+                None if self.needs_of(&feed) == LogitsNeed::Largest => FeedLogits::Largest(rows),
                 None => FeedLogits::Rows(rows),
             };
             self.take_logits(&mut sequence, fed, logits)
@@ -392,15 +392,17 @@ impl Engine {
     /// follower may have a different mask.
     fn pass(&mut self, turns: &[ScheduledRun]) -> Result<Logits, GenerationError> {
         let feeds: Vec<Feed<'_>> = turns.iter().map(ScheduledRun::feed).collect();
-        let enough: Vec<_> = turns.iter().map(|turn| turn.sequence.is_enough()).collect();
+        let known = self.known.clone();
+        let enough: Vec<_> = turns.iter().map(|turn| turn.sequence.top_judge()).collect();
         let runs = turns.iter().zip(&feeds).zip(&enough).map(|((turn, feed), is_enough)| Run {
             sequence: turn.sequence.id,
             tokens: &feed.tokens,
             role: feed.role,
-            wanted: match (&feed.rows[..], self.choice(feed)) {
+            wanted: match (&feed.rows[..], self.needs_of(feed)) {
                 _ if !turn.followers.is_empty() => Wanted::All,
-                (&[set], Choice::Largest) => Wanted::Largest(set),
-                (&[set], Choice::Top) => {
+                (&[set], LogitsNeed::Largest) => Wanted::Largest(set.or(known.as_deref())),
+                (&[set], LogitsNeed::Top) => {
+                    let set = set.or(known.as_deref());
                     Wanted::Top(TopRequest { set, temperature: turn.sequence.temperature(), is_enough })
                 }
                 ([], _) => Wanted::Nothing,
@@ -437,17 +439,13 @@ impl Engine {
         logits
     }
 
-    /// Returns what the choice of a token needs of the only row of a feed.
+    /// Returns the logits that are needed to choose a token after a feed.
     ///
-    /// Without a mask, the likeliest token could be in a padding row beyond the vocabulary. The model
-    /// must read a token again if the largest logit is rejected.
-    fn choice(&self, feed: &Feed<'_>) -> Choice {
-        let is_masked = feed.rows.iter().all(Option::is_some);
-        let has_padding = self.model.vocab_size() > self.tokenizer.vocabulary().len();
-        match feed.choice {
-            _ if has_padding && !is_masked => Choice::Whole,
-            Choice::Largest if !self.model.truncates_cheaply() => Choice::Whole,
-            choice => choice,
+    /// The model must read a token again if the largest logit is rejected.
+    fn needs_of(&self, feed: &Feed<'_>) -> LogitsNeed {
+        match feed.needs {
+            LogitsNeed::Largest if !self.model.truncates_cheaply() => LogitsNeed::Whole,
+            needs => needs,
         }
     }
 

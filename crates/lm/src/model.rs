@@ -47,9 +47,10 @@ pub enum Wanted<'a> {
     ///
     /// Only tokens of the set are considered, or all tokens if the set is `None`.
     Largest(Option<&'a TokenSet>),
-    /// One row, after the run's last token, of which the likeliest tokens may be enough to choose one.
+    /// The likeliest tokens after the run's last token, or a row.
     ///
-    /// The model returns either these tokens ([`Logits::top`]) or the row of [`Wanted::Only`].
+    /// The model returns [`TopLogits`] if they are enough for the request. Otherwise it returns one row,
+    /// with the logits of the tokens in the request's set. All other logits are `-inf`.
     Top(TopRequest<'a>),
     /// Several rows, after each of the run's last tokens, oldest first. The slice has one element
     /// for each row: the set of tokens to compute, or `None` for all tokens.
@@ -90,7 +91,7 @@ pub struct TopRequest<'a> {
     pub set: Option<&'a TokenSet>,
     /// Temperature of [`TopLogits::rest`], above 0.
     pub temperature: f32,
-    /// Returns true if some tokens are enough. If they are not, the model returns the row.
+    /// Judges the likeliest tokens. If the result is false, the model returns a row.
     pub is_enough: &'a (dyn Fn(&TopLogits) -> bool + Sync),
 }
 
@@ -103,15 +104,32 @@ impl fmt::Debug for TopRequest<'_> {
     }
 }
 
-/// The likeliest tokens of a row, and what the others add to its sum of probabilities.
+/// The likeliest tokens of a row.
 #[derive(Clone, Debug, Default)]
 pub struct TopLogits {
-    /// The tokens in ascending order, with their logits, which are finite and bit-identical to those of
-    /// [`Wanted::All`]. Every other token of the set has at most the smallest of these logits.
+    /// The tokens in the order of their ids, with their logits. The logits are finite and bit-identical to
+    /// those of [`Wanted::All`]. Every other token of the set has at most the smallest of these logits.
     pub tokens: Vec<(TokenId, f32)>,
+    /// True if no other token of the set has a finite logit.
+    pub is_complete: bool,
     /// Sum of `exp((logit - largest) / temperature)` over all other tokens of the set, where `largest` is
     /// the largest logit. The error is at most 1e-4 of it, or 1e-30.
     pub rest: f64,
+}
+
+impl TopLogits {
+    /// Returns up to `count` of the likeliest tokens of a row. Shape of the row: `[vocabulary]`. Logits that
+    /// are not finite are left out. `temperature` is above 0.
+    pub fn of(row: &[f32], count: usize, temperature: f32) -> Self {
+        let mut tokens: Vec<(TokenId, f32)> = (0..).map(TokenId).zip(row.iter().copied()).collect();
+        tokens.retain(|(_, logit)| logit.is_finite());
+        tokens.sort_by(|a, b| b.1.total_cmp(&a.1));
+        let largest = tokens.first().map_or(0.0, |(_, logit)| *logit);
+        let others = tokens.split_off(count.min(tokens.len()));
+        let weight = |&(_, logit): &(TokenId, f32)| f64::from((logit - largest) / temperature).exp();
+        tokens.sort_by_key(|(token, _)| *token);
+        Self { tokens, is_complete: others.is_empty(), rest: others.iter().map(weight).sum() }
+    }
 }
 
 /// Returns `row` with the logits of all tokens outside `wanted` set to `-inf`. If `wanted` is
@@ -203,7 +221,7 @@ impl Default for RunLogits {
     }
 }
 
-/// Logits of a batch: the rows that each run requested, in the order of the batch.
+/// Logits of a batch: those that each run requested, in the order of the batch.
 #[derive(Clone, Debug, Default)]
 pub struct Logits {
     runs: Vec<RunLogits>,
@@ -242,15 +260,6 @@ impl Logits {
     /// Returns an iterator over the logits of all runs.
     pub fn into_runs(self) -> impl Iterator<Item = RunLogits> {
         self.runs.into_iter()
-    }
-
-    /// Returns an iterator over all rows, in the order of the runs and of their tokens.
-    pub fn into_rows(self) -> impl Iterator<Item = Vec<f32>> {
-        let rows = self.into_runs().map(|run| match run {
-            RunLogits::Rows(rows) => rows,
-            RunLogits::Top(_) => Vec::new(),
-        });
-        rows.flatten()
     }
 }
 

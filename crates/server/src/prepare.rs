@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use formwork_chat::{BegunPrompt, ChatFormat, Content, Delta, Reader, Thoughts, Tool, Tools};
 use formwork_engine::prompt::{self, Shape};
-use formwork_engine::{Dry, OnBudget, Penalties, Reasoning, Request, RequestError, Sampling};
+use formwork_engine::{Dry, EndTokens, OnBudget, Penalties, Reasoning, Request, RequestError, Sampling};
 use formwork_fields::Lead;
 use formwork_grammar::{Constraint, GrammarError, Guide, Part, Undeclared};
 use formwork_lm::{ChatInput, Message};
@@ -404,7 +404,7 @@ pub(crate) fn engine_request(prompt: Vec<TokenId>, given: &Parameters, options: 
         logit_bias: given.logit_bias.iter().map(|&(token, bias)| (TokenId(token), bias)).collect(),
         max_tokens: given.max_tokens.map(|limit| limit.tokens),
         min_tokens: given.min_tokens,
-        ignores_end: given.ignore_eos,
+        end_tokens: if given.ignore_eos { EndTokens::Excluded } else { EndTokens::Allowed },
         stop: given.stop.clone(),
         stop_tokens: given.stop_token_ids.iter().map(|&token| TokenId(token)).collect(),
         on_budget: if given.cut_off { OnBudget::Length } else { OnBudget::Close },

@@ -73,7 +73,7 @@ impl Candle {
         match run.wanted {
             Wanted::Nothing => return Ok(Vec::new()),
             Wanted::All => (),
-            Wanted::Only(_) | Wanted::Each(_) => {
+            _ => {
                 return Err(ModelError::backend("candle computes one whole row only"));
             }
         }

@@ -9,17 +9,20 @@ use super::{Candidate, HEAVY, Sampling, draw, total_of, uniform};
 /// Relative error of the weight of the tokens that a [`TopLogits`] leaves out.
 const ERROR: f64 = 1e-4;
 
+/// Relative error of sums that are added in another order.
+const ROUNDING: f64 = 1e-12;
+
 /// Weights of the likeliest tokens, relative to the likeliest one.
 struct Weights {
     candidates: Vec<Candidate>,
-    /// Maximum weight of a token that is left out.
+    /// Maximum weight of a token that is left out. 0 if none is.
     limit: f32,
     /// Weight of all tokens that are left out.
     rest: f64,
 }
 
 impl Weights {
-    /// Returns `None` if no token has a finite logit.
+    /// Returns `None` if no token has a finite logit, or if the rest is unknown.
     fn new(top: &TopLogits, temperature: f32) -> Option<Self> {
         let mut weights: Vec<f32> = top.tokens.iter().map(|(_, logit)| *logit).collect();
         let best = weights.iter().copied().fold(f32::NEG_INFINITY, f32::max);
@@ -27,8 +30,9 @@ impl Weights {
             return None;
         }
         unscaled_softmax(&mut weights, best, temperature);
-        let least = weights.iter().copied().fold(f32::INFINITY, f32::min);
-        let limit = if top.rest > 0.0 { least } else { 0.0 };
+        // A smaller logit may have a larger weight by rounding.
+        let least = weights.iter().copied().fold(f32::INFINITY, f32::min) * (1.0 + 1e-6);
+        let limit = if top.is_complete { 0.0 } else { least };
         let tokens = top.tokens.iter().zip(weights).filter(|(_, weight)| *weight > 0.0);
         let candidates = tokens.map(|(&(token, _), weight)| Candidate { token, weight }).collect();
         Some(Self { candidates, limit, rest: top.rest })
@@ -38,24 +42,21 @@ impl Weights {
         total_of(&self.candidates) + self.rest
     }
 
-    /// Returns true if a share of the total weight lies between two sums, whatever the error of the rest is.
+    /// Returns true if `at` lies between two sums of weights, whatever the error of the total weight is.
     fn is_between(&self, at: f64, [before, after]: [f64; 2]) -> bool {
-        let error = ERROR * self.rest;
-        self.rest == 0.0 || (before == 0.0 || at - before > error) && after - at > error
+        let error = ERROR * self.rest + ROUNDING * self.total();
+        (before == 0.0 || at - before > error) && after - at > error
     }
 
     /// Returns true if the candidates include the `count` heaviest tokens.
     fn has_heaviest(&self, count: usize) -> bool {
         let heavier = self.candidates.iter().filter(|candidate| candidate.weight > self.limit);
-        self.rest == 0.0 || heavier.count() >= count
+        self.limit == 0.0 || heavier.count() >= count
     }
 
     /// Returns true if the candidates include the heaviest tokens that have the share `top_p` of the total
     /// weight.
     fn has_share(&self, top_p: f32) -> bool {
-        if self.rest == 0.0 {
-            return true;
-        }
         let mut sorted = self.candidates.clone();
         sorted.sort_unstable_by(Candidate::by_weight);
         let target = self.total() * f64::from(top_p);
@@ -97,9 +98,9 @@ impl Sampling {
         } else {
             return draw_heavy(&weights, share);
         };
-        let Weights { candidates, rest, .. } = weights;
-        let total = total_of(&candidates) + rest;
-        is_enough.then(|| draw(self.filtered(candidates, || total, self.leaves_out(position)), share))
+        let total = weights.total();
+        let leaves_out = self.leaves_out(position);
+        is_enough.then(|| draw(self.filtered(weights.candidates, || total, leaves_out), share))
     }
 }
 
@@ -112,7 +113,7 @@ fn draw_heavy(weights: &Weights, share: f64) -> Option<TokenId> {
     let (heavy, light): (Vec<&Candidate>, Vec<&Candidate>) =
         weights.candidates.iter().partition(|candidate| candidate.weight >= HEAVY);
     // The lighter tokens are in order of id, and some may be left out.
-    let is_whole = weights.rest == 0.0;
+    let is_whole = weights.limit == 0.0;
     let mut sum = 0.0;
     for candidate in heavy.into_iter().chain(light.into_iter().filter(|_| is_whole)) {
         let before = sum;
@@ -128,20 +129,6 @@ fn draw_heavy(weights: &Weights, share: f64) -> Option<TokenId> {
 mod tests {
     use super::super::uniform;
     use super::*;
-
-    /// Returns the `count` likeliest tokens of a row, and the sum of the others with an error.
-    fn top(logits: &[f32], count: usize, temperature: f32, error: f64) -> TopLogits {
-        let mut sorted: Vec<(TokenId, f32)> = (0..).map(TokenId).zip(logits.iter().copied()).collect();
-        sorted.sort_by(|a, b| b.1.total_cmp(&a.1));
-        // Equal logits stay together.
-        let end = sorted.get(count).map_or(0.0, |last| last.1);
-        let (mut tokens, others): (Vec<_>, Vec<_>) =
-            sorted.iter().copied().partition(|one| count >= logits.len() || one.1 > end);
-        tokens.sort_by_key(|one| one.0);
-        let weight = |logit: f32| f64::from((logit - sorted[0].1) / temperature).exp();
-        let rest: f64 = others.iter().map(|one| weight(one.1)).sum();
-        TopLogits { tokens, rest: rest * (1.0 + error) }
-    }
 
     #[test]
     fn likeliest_tokens_choose_as_the_whole_row() {
@@ -164,8 +151,9 @@ mod tests {
                 (0..2000).map(|at| steepness * noise(seed, at).powi(5) - noise(seed, at + 5000)).collect();
             let temperature = [0.5, 1.0, 1.3][seed as usize / 3 % 3];
             let count = [90, 300, 2000][seed as usize / 9 % 3];
-            let error = [-1e-5, 0.0, 1e-5][seed as usize / 27 % 3];
-            let top = top(&logits, count, temperature, error);
+            let error = [-1e-4, 0.0, 1e-4][seed as usize / 27 % 3];
+            let mut top = TopLogits::of(&logits, count, temperature);
+            top.rest *= 1.0 + error;
             for (filter, chosen) in filters.iter().zip(&mut chosen) {
                 let sampling = Sampling { temperature, seed, ..*filter };
                 let position = seed as usize * 7;
@@ -180,25 +168,68 @@ mod tests {
         assert!(chosen.iter().all(|&chosen| chosen > ROWS / 4), "{chosen:?}");
     }
 
-    #[test]
-    fn a_boundary_within_the_error_needs_the_row() {
-        // Two tokens of weight 1 have 2 of 4 parts of the total weight, up to its error.
-        let top = TopLogits { tokens: vec![(TokenId(3), 0.0), (TokenId(5), 0.0)], rest: 2.0 };
-        let sampling = |top_p| Sampling { temperature: 1.0, top_p, ..Sampling::default() };
-        assert_eq!(sampling(0.5).choose_top(&top, 0), None);
-        // The likeliest tokens that are left out may be as likely as those two.
-        assert_eq!(sampling(0.2).choose_top(&top, 0), None);
-        let top = TopLogits { tokens: vec![(TokenId(3), 0.0), (TokenId(5), -3.0)], rest: 1.0 };
-        assert_eq!(sampling(0.2).choose_top(&top, 0), Some(TokenId(3)));
+    /// Tokens with these weights, and others that weigh `rest` together.
+    fn weighing(weights: &[f32], rest: f64) -> TopLogits {
+        let tokens = (3..).map(TokenId).zip(weights.iter().map(|weight| weight.ln()));
+        TopLogits { tokens: tokens.collect(), is_complete: false, rest }
     }
 
     #[test]
-    fn settings_that_need_all_tokens_are_known() {
+    fn a_boundary_within_the_error_needs_the_row() {
+        // The first two tokens have 1.5 of about 2 parts of the weight. The error of the rest is 1e-5.
+        let top = weighing(&[1.0, 0.5, 0.3, 0.1], 0.1);
+        let cut = |target: f64| {
+            let sampling = Sampling { temperature: 1.0, top_p: (target / 2.0) as f32, ..Sampling::default() };
+            sampling.choose_top(&top, 0).is_some()
+        };
+        assert!(cut(0.7) && cut(1.5 - 5e-5) && cut(1.5 + 5e-5));
+        assert!(!cut(1.5 - 5e-6) && !cut(1.5 + 5e-6));
+        // A token that is left out may be as likely as the last one.
+        assert!(!cut(1.85));
+    }
+
+    #[test]
+    fn a_draw_within_the_error_needs_the_row() {
+        let sampling = Sampling { temperature: 1.0, seed: 5, ..Sampling::default() };
+        let share = uniform(5, 0);
+        // The draw is at the end of the second token, up to `off`.
+        let drawn = |off: f64| {
+            let rest = (1.5 + off) / share - 1.5005;
+            sampling.choose_top(&weighing(&[1.0, 0.5, 0.0005], rest), 0)
+        };
+        let error = 1e-4 * (1.5 / share - 1.5005);
+        assert_eq!(drawn(-2.0 * error), Some(TokenId(4)));
+        assert_eq!([drawn(-0.5 * error), drawn(0.5 * error)], [None; 2]);
+        // Beyond the two heavy tokens, a token that is left out may come next.
+        assert_eq!(drawn(2.0 * error), None);
+    }
+
+    #[test]
+    fn tokens_of_tiny_weight_may_be_left_out_although_they_weigh_nothing() {
+        // XTC keeps the least likely of the 40 likeliest tokens, whatever they weigh.
+        let logits: Vec<f32> = (0..100).map(|token| -15.0 * token as f32).collect();
+        let sampling = Sampling {
+            temperature: 0.1,
+            top_k: 40,
+            xtc_probability: 1.0,
+            xtc_threshold: 0.0,
+            ..Sampling::default()
+        };
+        let top = TopLogits { rest: 0.0, ..TopLogits::of(&logits, 10, 0.1) };
+        assert_eq!(sampling.choose_top(&top, 0), None);
+        assert_eq!(
+            sampling.choose_top(&TopLogits::of(&logits, 100, 0.1), 0),
+            sampling.choose(&logits, None, 0)
+        );
+    }
+
+    #[test]
+    fn some_settings_need_all_tokens() {
         let sampling = Sampling { temperature: 1.0, ..Sampling::default() };
         assert!(sampling.may_choose_top(0));
         assert!(!Sampling { typical_p: 0.9, ..sampling }.may_choose_top(0));
         assert!(!Sampling { temperature: 0.0, ..sampling }.may_choose_top(0));
-        let top = TopLogits { tokens: vec![(TokenId(0), f32::NEG_INFINITY)], rest: 0.0 };
+        let top = TopLogits { tokens: vec![(TokenId(0), f32::NEG_INFINITY)], ..TopLogits::default() };
         assert_eq!(sampling.choose_top(&top, 0), None);
         assert_eq!(sampling.choose_top(&TopLogits::default(), 0), None);
     }

@@ -19,13 +19,13 @@ pub(crate) struct Feed<'a> {
     /// Logits rows to compute, oldest first; the last row is after the last token. `Some` restricts
     /// a row to a set of tokens, `None` asks for the whole row.
     pub(crate) rows: Vec<Option<&'a TokenSet>>,
-    /// What the choice of a token needs of the only row.
-    pub(crate) choice: Choice,
+    /// Logits that are needed to choose a token, if there is one row.
+    pub(crate) needs: LogitsNeed,
 }
 
-/// What the choice of a token needs of a row of logits.
+/// Logits that are needed to choose a token.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Choice {
+pub(crate) enum LogitsNeed {
     /// All logits.
     Whole,
     /// The largest logit.
@@ -54,7 +54,7 @@ impl<'a> FeedLogits<'a> {
         }
     }
 
-    /// Returns the rows with all their logits.
+    /// Returns the rows, which are empty for the likeliest tokens.
     const fn whole(self) -> &'a [Vec<f32>] {
         match self {
             Self::Rows(rows) | Self::Largest(rows) => rows,
@@ -82,6 +82,17 @@ pub(super) enum RowLogits<'a> {
     Largest(&'a [f32]),
     /// The likeliest tokens.
     Top(&'a TopLogits),
+}
+
+impl RowLogits<'_> {
+    /// Returns true if the logits of all allowed tokens are known.
+    pub(super) const fn has_all(self) -> bool {
+        match self {
+            Self::Whole(_) => true,
+            Self::Largest(_) => false,
+            Self::Top(top) => top.is_complete,
+        }
+    }
 }
 
 /// State of a sequence's constraint after its drafts.
@@ -123,8 +134,8 @@ impl Sequence {
             rows.extend(self.speculation.masks().map(|mask| mask.filter(|_| restricts)));
         }
         let is_single = role == Role::Generated && rows.len() == 1;
-        let choice = if is_single { self.choice() } else { Choice::Whole };
-        Feed { tokens, role, rows, choice }
+        let needs = if is_single { self.needs() } else { LogitsNeed::Whole };
+        Feed { tokens, role, rows, needs }
     }
 
     /// Returns the index of the first token after which logits are wanted.
@@ -142,8 +153,8 @@ impl Sequence {
         end.min(self.first_wanted() + TOLD)
     }
 
-    /// Returns what the choice of the next token needs.
-    fn choice(&self) -> Choice {
+    /// Returns the logits that are needed to choose the next token.
+    fn needs(&self) -> LogitsNeed {
         // After the budget has limited the output, the likeliest token is often not the one to take.
         let is_direct = self.processors.is_neutral()
             && !self.budget.is_closed()
@@ -151,16 +162,16 @@ impl Sequence {
             && !self.delivery.needs_logits();
         let sampling = &self.request.sampling;
         if is_direct && sampling.is_greedy() {
-            Choice::Largest
+            LogitsNeed::Largest
         } else if is_direct && sampling.may_choose_top(self.account.completion_tokens()) {
-            Choice::Top
+            LogitsNeed::Top
         } else {
-            Choice::Whole
+            LogitsNeed::Whole
         }
     }
 
-    /// Returns a function that tells whether the likeliest tokens are enough to choose the next token.
-    pub(crate) fn is_enough(&self) -> impl Fn(&TopLogits) -> bool + Sync + use<> {
+    /// Returns a function that judges whether the likeliest tokens are enough to choose the next token.
+    pub(crate) fn top_judge(&self) -> impl Fn(&TopLogits) -> bool + Sync + use<> {
         let (sampling, position) = (self.request.sampling, self.account.completion_tokens());
         move |top| sampling.choose_top(top, position).is_some()
     }

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use formwork_vocab::{TokenId, TokenSet, Vocabulary};
 
-use crate::Request;
+use crate::{EndTokens, Request};
 
 /// Excludes the tokens that would end an output too early.
 pub(super) struct Floor {
     min_tokens: usize,
-    ignores_end: bool,
+    end_tokens: EndTokens,
     ends: Vec<TokenId>,
     stops: Vec<TokenId>,
     /// All tokens but those that are excluded, for outputs without a constraint. They depend on whether
@@ -21,7 +21,7 @@ impl Floor {
     pub(super) fn new(request: &Request, vocabulary: &Vocabulary) -> Self {
         Self {
             min_tokens: request.min_tokens,
-            ignores_end: request.ignores_end,
+            end_tokens: request.end_tokens,
             ends: vocabulary.ends().to_vec(),
             stops: request.stop_tokens.clone(),
             others: None,
@@ -47,7 +47,7 @@ impl Floor {
         all: usize,
     ) -> Option<Arc<TokenSet>> {
         let is_short = self.is_short(len);
-        if !is_short && !self.ignores_end {
+        if !is_short && self.end_tokens == EndTokens::Allowed {
             return mask;
         }
         let stops = if is_short { &*self.stops } else { &[] };

@@ -7,19 +7,18 @@ mod feed;
 mod floor;
 mod speculation;
 
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
 
 use formwork_grammar::Matcher;
-use formwork_lm::{AdapterId, SequenceId};
+use formwork_lm::{AdapterId, SequenceId, TopLogits};
 use formwork_vocab::{TokenId, TokenSet, Tokenizer};
 
 use self::account::Account;
 use self::budget::Budget;
 use self::delivery::Delivery;
 use self::feed::RowLogits;
-pub(crate) use self::feed::{Ahead, Choice, Feed, FeedLogits};
+pub(crate) use self::feed::{Ahead, Feed, FeedLogits, LogitsNeed};
 use self::floor::Floor;
 use self::speculation::Speculation;
 use crate::arrival::Arrival;
@@ -57,7 +56,7 @@ pub(crate) struct Sequence {
     begun: usize,
     /// Mask for the next token, if there is a constraint.
     mask: Option<Arc<TokenSet>>,
-    /// True if the largest logit alone was not enough to choose the next token.
+    /// True if the largest logits alone were not enough to choose the next token.
     wants_whole: bool,
     thinking: Option<Thinking>,
     budget: Budget,
@@ -341,42 +340,52 @@ impl Sequence {
     ///
     /// Returns `None` if the row does not contain the logits that are needed.
     fn choose(&mut self, row: RowLogits<'_>) -> Result<Option<(TokenId, Chosen)>, GenerationError> {
-        let sampling = self.request.sampling;
-        let position = self.account.completion_tokens();
-        let logits = match row {
-            RowLogits::Whole(logits) | RowLogits::Largest(logits) => {
-                self.processors.adjust(logits, self.mask.as_deref())
-            }
-            RowLogits::Top(_) => Cow::Borrowed(&[][..]),
+        let Some(token) = self.draw(row, self.mask.as_deref(), self.request.sampling.seed)? else {
+            return Ok(None);
         };
-        let choose = |mask: Option<&TokenSet>, seed: u64| {
-            let sampling = Sampling { seed, ..sampling };
-            sampling.choose(&logits, mask, position).ok_or(GenerationKind::NoCandidate)
-        };
-        let token = match row {
-            RowLogits::Top(top) => sampling.choose_top(top, position),
-            _ => Some(choose(self.mask.as_deref(), sampling.seed)?),
-        };
-        let Some(token) = token else { return Ok(None) };
         let mask = self.mask.clone().filter(|_| self.processors.matcher.is_some());
         let chosen = Chosen { origin: TokenOrigin::Sampled, mask };
         let Some(matcher) = self.processors.matcher.as_mut().filter(|_| self.budget.must_close()) else {
             return Ok(Some((token, chosen)));
         };
         let started = Instant::now();
-        let choice = if self.budget.allows(matcher, token, 0) {
-            Some((token, chosen))
-        } else if let RowLogits::Whole(_) = row {
-            // Uses a separate random draw: the first one is conditioned on its token being
-            // rejected.
-            let closing = self.budget.close(matcher);
-            let token = choose(Some(&closing), sampling.seed ^ REDRAWN)?;
-            Some((token, Chosen { origin: TokenOrigin::TokenBudget, ..chosen }))
-        } else {
+        let closing = if self.budget.allows(matcher, token, 0) {
             None
+        } else if row.has_all() {
+            Some(self.budget.close(matcher))
+        } else {
+            return Ok(None);
         };
         self.account.add_grammar_since(started);
-        Ok(choice)
+        let Some(closing) = closing else { return Ok(Some((token, chosen))) };
+        // Uses a separate random draw: the first one is conditioned on its token being rejected.
+        let token = self.draw(row, Some(&closing), self.request.sampling.seed ^ REDRAWN)?;
+        Ok(token.map(|token| (token, Chosen { origin: TokenOrigin::TokenBudget, ..chosen })))
+    }
+
+    /// Draws a token of `mask`, which is a part of the mask of the row. Returns `None` if the likeliest
+    /// tokens are not enough.
+    fn draw(
+        &self,
+        row: RowLogits<'_>,
+        mask: Option<&TokenSet>,
+        seed: u64,
+    ) -> Result<Option<TokenId>, GenerationError> {
+        let sampling = Sampling { seed, ..self.request.sampling };
+        let position = self.account.completion_tokens();
+        match row {
+            RowLogits::Whole(logits) | RowLogits::Largest(logits) => {
+                let logits = self.processors.adjust(logits, mask);
+                let token = sampling.choose(&logits, mask, position).ok_or(GenerationKind::NoCandidate)?;
+                Ok(Some(token))
+            }
+            RowLogits::Top(top) if top.is_complete => {
+                let is_allowed = |token| mask.is_none_or(|mask| mask.contains(token));
+                let tokens = top.tokens.iter().copied().filter(|(token, _)| is_allowed(*token));
+                Ok(sampling.choose_top(&TopLogits { tokens: tokens.collect(), ..*top }, position))
+            }
+            RowLogits::Top(top) => Ok(sampling.choose_top(top, position)),
+        }
     }
 
     /// Appends a token to the output and sends its text. The matcher has already committed the

@@ -58,7 +58,7 @@ pub(crate) struct Shared {
     /// Number of tokens that the model returns if the likeliest ones are enough. 0 for whole rows.
     top: usize,
     passes: Arc<Mutex<Vec<Pass>>>,
-    /// Number of rows of which the likeliest tokens were enough.
+    /// Number of rows that the likeliest tokens replaced.
     top_rows: Arc<AtomicUsize>,
 }
 
@@ -94,7 +94,7 @@ impl Shared {
         Self { top, ..self }
     }
 
-    /// Returns the number of rows so far of which the likeliest tokens were enough.
+    /// Returns the number of rows so far that the likeliest tokens replaced.
     pub(crate) fn top_rows(&self) -> usize {
         self.top_rows.load(Ordering::Relaxed)
     }
@@ -102,14 +102,7 @@ impl Shared {
     /// Returns the likeliest tokens of a row instead of it, if they are requested and enough.
     fn reduced(&self, run: &Run<'_>, logits: RunLogits) -> RunLogits {
         let (Wanted::Top(request), RunLogits::Rows(rows)) = (run.wanted, &logits) else { return logits };
-        let mut row: Vec<(TokenId, f32)> = (0..).map(TokenId).zip(rows[0].iter().copied()).collect();
-        row.retain(|(_, logit)| logit.is_finite());
-        row.sort_by(|a, b| b.1.total_cmp(&a.1));
-        let mut tokens = row.clone();
-        let others = tokens.split_off(self.top.min(row.len()));
-        let weight = |one: &(TokenId, f32)| f64::from((one.1 - row[0].1) / request.temperature).exp();
-        tokens.sort_by_key(|one| one.0);
-        let top = TopLogits { tokens, rest: others.iter().map(weight).sum() };
+        let top = TopLogits::of(&rows[0], self.top, request.temperature);
         if self.top == 0 || !(request.is_enough)(&top) {
             return logits;
         }

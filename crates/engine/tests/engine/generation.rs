@@ -2,7 +2,9 @@
 
 use std::time::Instant;
 
-use formwork_engine::{EngineOptions, FinishReason, OnBudget, Output, Pooling, Reasoning, Request, Sampling};
+use formwork_engine::{
+    EndTokens, EngineOptions, FinishReason, OnBudget, Output, Pooling, Reasoning, Request, Sampling,
+};
 
 use crate::fixture::{
     CONTROL, END, Shared, VOCABULARY, babble, babbler, constraint, request, run, says, start, tokens, told,
@@ -119,7 +121,7 @@ fn nothing_ends_an_output_before_its_minimum() {
         let given = run(&engine, &Request { min_tokens: 5, ..asked.clone() });
         assert!(given.text.starts_with("ab"), "{}", given.text);
         assert_eq!((given.finish().usage.completion_tokens, given.finish().reason), (5, FinishReason::Stop));
-        let given = run(&engine, &Request { ignores_end: true, ..asked.clone() });
+        let given = run(&engine, &Request { end_tokens: EndTokens::Excluded, ..asked.clone() });
         assert_eq!(
             (given.finish().usage.completion_tokens, given.finish().reason),
             (9, FinishReason::Length)
@@ -139,7 +141,7 @@ fn nothing_ends_an_output_before_its_minimum() {
     let engine = start(says(b"a"), EngineOptions::default());
     assert_eq!(run(&engine, &bounded).text, "a");
     assert_eq!(run(&engine, &Request { min_tokens: 3, ..bounded.clone() }).text.len(), 3);
-    assert_eq!(run(&engine, &Request { ignores_end: true, ..bounded }).text.len(), 4);
+    assert_eq!(run(&engine, &Request { end_tokens: EndTokens::Excluded, ..bounded }).text.len(), 4);
 }
 
 #[test]

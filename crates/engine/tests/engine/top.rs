@@ -65,3 +65,42 @@ fn rows_are_whole_if_other_logits_matter() {
     run(&engine, &asked);
     assert!(model.top_rows() > 0);
 }
+
+#[test]
+fn rows_of_padding_are_never_chosen() {
+    // The model prefers tokens beyond the vocabulary.
+    let model = ScriptedModel::new(VOCABULARY + 40, 600, |tokens, row| {
+        babble(tokens, &mut row[..VOCABULARY]);
+        row[VOCABULARY..].fill(100.0);
+    });
+    let model = Shared::new(model).with_top(290);
+    let engine = start(model.clone(), EngineOptions::default());
+    for temperature in [0.0, 1.0] {
+        let sampling = Sampling { temperature, ..Sampling::default() };
+        let given = run(&engine, &Request { sampling, max_tokens: Some(20), ..request("say>") });
+        assert_eq!(given.finish().usage.completion_tokens, 20);
+    }
+    assert!(model.top_rows() > 10);
+}
+
+#[test]
+fn an_output_closes_without_reading_its_last_token_again() {
+    // A mask of few tokens, whose logits are all known.
+    let model = decided().with_top(260);
+    let engine = start(model.clone(), EngineOptions::default());
+    let rows = start(decided(), EngineOptions::default());
+    for seed in 0..20 {
+        let sampling = Sampling { temperature: 1.5, seed, ..Sampling::default() };
+        let asked = Request {
+            constraint: Some(constraint("root ::= (\"[\" root \"]\" | [ab])+")),
+            max_tokens: Some(24),
+            sampling,
+            ..request("say>")
+        };
+        let before = model.passes().len();
+        let given = run(&engine, &asked);
+        assert_eq!(given.text, run(&rows, &asked).text);
+        let usage = given.finish().usage;
+        assert!(model.passes().len() - before <= 1 + usage.completion_tokens, "seed {seed}");
+    }
+}

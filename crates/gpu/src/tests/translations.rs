@@ -105,7 +105,7 @@ fn layers(gpu: &Gpu, buffer: &Buffer) {
     layer::gather(gpu, buffer, buffer, (buffer, 68), &out);
     layer::best(gpu, buffer, (buffer, 5000), (&out, 3));
     for cap in [None, Some(30.0)] {
-        Top::new(gpu, buffer, (buffer, 2, 5000), cap);
+        Top::new(gpu, (buffer, 2, 5000), cap);
     }
     let shared = Shared {
         batch: buffer,

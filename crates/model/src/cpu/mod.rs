@@ -40,7 +40,7 @@ use std::sync::Arc;
 use formwork_kernels::{KvFormat, Operand, Slot, Team};
 use formwork_lm::{
     Abilities, AdapterId, Batch, DraftRun, EncodedText, LanguageModel, Logits, ModelError, Role, Run,
-    SequenceId, Wanted,
+    RunLogits, SequenceId, Wanted,
 };
 use formwork_vocab::TokenId;
 use rustc_hash::FxHashMap;
@@ -810,6 +810,10 @@ impl LanguageModel for Decoder {
     }
 
     fn recycle(&mut self, logits: Logits) {
-        self.workspace.logits.give_back(logits.into_rows());
+        let rows = logits.into_runs().map(|run| match run {
+            RunLogits::Rows(rows) => rows,
+            RunLogits::Top(_) => Vec::new(),
+        });
+        self.workspace.logits.give_back(rows.flatten());
     }
 }

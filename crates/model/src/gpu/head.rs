@@ -2,7 +2,7 @@
 
 use formwork_gpu::layer::Best;
 use formwork_gpu::product::Batch as GpuBatch;
-use formwork_gpu::top::Found;
+use formwork_gpu::top::TopRow;
 use formwork_gpu::{Buffer, GpuError};
 use formwork_lm::{RunLogits, TopLogits, TopRequest, masked};
 use formwork_vocab::{TokenId, TokenSet};
@@ -130,16 +130,16 @@ impl Memory {
                 let row = |largest| network.sparse_row([largest]);
                 return Ok(found.into_iter().map(row).collect());
             }
-        } else if jobs.iter().any(|job| job.top.is_some() || job.is_largest) {
+        } else if jobs.iter().any(|job| job.is_largest || network.can_reduce(job)) {
             return self.likeliest(network, key(layers, Reduction::Top), jobs);
         }
-        let (count, key) = (jobs.len() * vocabulary, key(layers, Reduction::Nothing));
+        let (count, key) = (jobs.len() * vocabulary, key(layers, Reduction::None));
         let values = self.run::<f32>(network, key, (logits, count), count)?;
         let rows = values.chunks(vocabulary).zip(jobs).map(|(row, job)| network.whole_row(row.to_vec(), job));
         Ok(rows.collect())
     }
 
-    /// Computes the likeliest tokens of whole rows. Reads those rows for which they are not enough.
+    /// Computes the likeliest tokens of whole rows. Reads the rows for which they are not enough.
     fn likeliest(
         &mut self,
         network: &Network,
@@ -152,18 +152,28 @@ impl Memory {
             let temperature = job.top.map_or(1.0, |request| request.temperature);
             top.write(&network.gpu, row, job.set.map(TokenSet::words), temperature);
         }
-        let (result, stride) = (top.result().0.clone(), top.result().1);
+        let (result, stride) = (top.result().clone(), top.stride());
         let count = jobs.len() * stride;
         let words = self.run::<u32>(network, key, (result, count), count)?;
         let head = &self.plan.head;
-        let rows = words.chunks(stride).zip(jobs).enumerate().map(|(index, (words, job))| {
-            if let Some(logits) = network.reduced(head.top.found(words), job) {
-                return Ok(logits);
-            }
-            let row = network.gpu.read::<f32>(&head.logits, index * vocabulary..(index + 1) * vocabulary)?;
-            Ok(network.whole_row(row, job))
-        });
-        rows.collect()
+        let reduced = words.chunks(stride).zip(jobs);
+        let reduced: Vec<_> = reduced.map(|(words, job)| network.reduced(head.top.row(words), job)).collect();
+        // All missing rows come in one piece, because a read waits for the device.
+        let missing = || (0..jobs.len()).filter(|&index| reduced[index].is_none());
+        let first = missing().next().unwrap_or_default();
+        let end = missing().next_back().map_or(first, |last| last + 1);
+        let values = if first < end {
+            network.gpu.read::<f32>(&head.logits, first * vocabulary..end * vocabulary)?
+        } else {
+            Vec::new()
+        };
+        let row = |(index, (logits, job)): (usize, (Option<RunLogits>, &&Job<'_>))| {
+            logits.unwrap_or_else(|| {
+                let row = &values[(index - first) * vocabulary..][..vocabulary];
+                network.whole_row(row.to_vec(), job)
+            })
+        };
+        Ok(reduced.iter().cloned().zip(jobs).enumerate().map(row).collect())
     }
 
     /// Computes the logits of the tokens in `union` for tokens of the pass, after the layers if they are
@@ -191,7 +201,7 @@ impl Memory {
         let listed = count.next_power_of_two().max(64);
         let key = Key {
             layers: layers.take(),
-            head: HeadShape { rows: HeadRows::Listed, tokens, listed, reduction: Reduction::Nothing },
+            head: HeadShape { rows: HeadRows::Listed, tokens, listed, reduction: Reduction::None },
         };
         let stride = listed_stride(vocabulary);
         let before = (jobs.len() - 1) * stride;
@@ -201,13 +211,14 @@ impl Memory {
             let values = list.iter().copied().zip(values.iter().copied());
             let tokens = values.filter(|(token, _)| set.contains(TokenId(*token)));
             let Some(request) = job.top else { return network.sparse_row(tokens) };
-            let found = Found { tokens: tokens.collect(), rest: 0.0 };
-            let is_valid = found.tokens.iter().all(|(_, logit)| *logit < f32::INFINITY);
-            let top = network.top(&found);
+            let tokens: Vec<(u32, f32)> = tokens.collect();
+            let is_valid = tokens.iter().all(|(_, logit)| *logit < f32::INFINITY);
+            let finite = tokens.iter().copied().filter(|(_, logit)| logit.is_finite());
+            let top = TopLogits { tokens: network.finished_all(finite), is_complete: true, rest: 0.0 };
             if is_valid && (request.is_enough)(&top) {
                 RunLogits::Top(top)
             } else {
-                network.sparse_row(found.tokens)
+                network.sparse_row(tokens)
             }
         });
         Ok(rows.collect())
@@ -232,26 +243,38 @@ impl Network {
         RunLogits::Rows(vec![masked(row, job.set)])
     }
 
-    /// Returns the likeliest tokens with their capped logits.
-    fn top(&self, found: &Found) -> TopLogits {
-        let tokens = found.tokens.iter().map(|&(token, logit)| (TokenId(token), self.finished(logit)));
-        TopLogits { tokens: tokens.collect(), rest: found.rest }
+    /// Returns true if the weights of the likeliest tokens of a job are exact enough. A low temperature
+    /// multiplies the error of capped logits.
+    fn can_reduce(&self, job: &Job<'_>) -> bool {
+        let least = self.spec.logit_softcap.map_or(0.0, |cap| cap / 100.0);
+        job.top.is_some_and(|request| request.temperature >= least)
+    }
+
+    /// Returns tokens with their capped logits.
+    fn finished_all(&self, logits: impl Iterator<Item = (u32, f32)>) -> Vec<(TokenId, f32)> {
+        logits.map(|(token, logit)| (TokenId(token), self.finished(logit))).collect()
     }
 
     /// Returns the logits of a job by the likeliest tokens. `None` if they are not enough.
-    fn reduced(&self, found: Found, job: &Job<'_>) -> Option<RunLogits> {
-        if found.tokens.is_empty() {
+    fn reduced(&self, row: TopRow, job: &Job<'_>) -> Option<RunLogits> {
+        if row.tokens.is_empty() {
             return None;
         }
-        let top = self.top(&found);
+        let tokens = self.finished_all(row.tokens.iter().copied());
         if let Some(TopRequest { is_enough, .. }) = job.top {
+            if !self.can_reduce(job) {
+                return None;
+            }
+            let considered = job.set.map_or(self.spec.vocabulary, TokenSet::count);
+            let is_complete = tokens.len() == considered;
+            let top = TopLogits { tokens, is_complete, rest: row.rest };
             return is_enough(&top).then_some(RunLogits::Top(top));
         }
-        let logits = || top.tokens.iter().map(|(_, logit)| *logit);
+        let logits = || tokens.iter().map(|(_, logit)| *logit);
         let largest = logits().fold(f32::NEG_INFINITY, f32::max);
         // A cap can make the logit of another token equal to the largest.
         let is_unique = self.spec.logit_softcap.is_none() || logits().any(|logit| logit < largest);
-        (job.is_largest && is_unique).then(|| self.sparse_row(found.tokens))
+        (job.is_largest && is_unique).then(|| self.sparse_row(row.tokens))
     }
 }
 

@@ -117,14 +117,13 @@ pub(super) enum HeadRows {
     Listed,
 }
 
-/// Result of the head that the CPU reads.
+/// Step that shortens rows of logits before the CPU reads them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Reduction {
-    /// All computed logits.
-    Nothing,
-    /// The largest logit of each row.
+    None,
+    /// Finds the largest logit of each row.
     Largest,
-    /// The likeliest tokens of each row.
+    /// Finds the likeliest tokens of each row.
     Top,
 }
 
@@ -311,7 +310,7 @@ impl Plan {
             product.steps(gpu, batch, &mut steps);
         }
         match reduction {
-            Reduction::Nothing => {}
+            Reduction::None => {}
             Reduction::Largest => steps.push(self.best.by_y(batch.tokens)),
             Reduction::Top => steps.extend(self.head.top.steps(batch.tokens)),
         }

@@ -12,11 +12,11 @@ use formwork_vocab::TokenId;
 
 use crate::tiny::append;
 
-const SMOLLM2: &str = "SmolLM2-135M-Instruct.Q4_1.gguf";
+pub(crate) const SMOLLM2: &str = "SmolLM2-135M-Instruct.Q4_1.gguf";
 const GEMMA3: &str = "gemma-3-270m-q4_k_m.gguf";
 
 /// Returns the path of a model file, if the folder is set and contains the file.
-fn real(name: &str) -> Option<PathBuf> {
+pub(crate) fn real(name: &str) -> Option<PathBuf> {
     let path = PathBuf::from(std::env::var_os("FORMWORK_TEST_MODELS")?).join(name);
     path.exists().then_some(path)
 }

@@ -12,6 +12,7 @@ use formwork_vocab::{TokenId, TokenSet};
 
 use crate::converted;
 use crate::encoders;
+use crate::golden::{SMOLLM2, real};
 use crate::pair::{LEAST_VOCABULARY, Pair};
 use crate::published::goldens;
 use crate::tiny::{self, CONTEXT, append, open_with, tokens};
@@ -339,67 +340,70 @@ fn together(model: &mut dyn LanguageModel, wanted: &[Wanted<'_>]) -> Logits {
     logits
 }
 
+/// Compares the likeliest tokens of rows with the whole rows.
+fn check_likeliest(model: &mut dyn LanguageModel) {
+    let full = row(model, Wanted::All);
+    let mut most = TokenSet::full(full.len());
+    (0..full.len()).step_by(3).for_each(|token| most.remove(TokenId(token as u32)));
+    let mut few = TokenSet::empty(full.len());
+    (5..full.len()).step_by(40).for_each(|token| few.insert(TokenId(token as u32)));
+    let (always, never) = (|_: &TopLogits| true, |_: &TopLogits| false);
+    let request = |set, temperature, is_enough| Wanted::Top(TopRequest { set, temperature, is_enough });
+    let wanted = [
+        request(None, 0.4, &always),
+        request(Some(&most), 0.5, &always),
+        request(Some(&few), 1.0, &always),
+        request(Some(&most), 1.0, &never),
+        Wanted::Largest(Some(&most)),
+        Wanted::All,
+    ];
+    // All rows in one step, and each in its own.
+    let mut all = vec![together(model, &wanted)];
+    all.extend(wanted.iter().map(|&wanted| together(model, &[wanted])));
+    for is_together in [true, false] {
+        let of = |index: usize| if is_together { (&all[0], index) } else { (&all[1 + index], 0) };
+        for (index, set) in [None, Some(&most), Some(&few)].into_iter().enumerate() {
+            let (logits, at) = of(index);
+            let top = logits.top(at).expect("a row of so few tokens fits");
+            let expected = masked(full.clone(), set);
+            let whole = TopLogits::of(&expected, top.tokens.len(), [0.4, 0.5, 1.0][index]);
+            assert_eq!(top.tokens, whole.tokens, "row {index}");
+            assert!((top.rest - whole.rest).abs() <= 1e-4 * whole.rest + 1e-30, "row {index}");
+            assert!(top.is_complete || index < 2, "row {index}");
+        }
+        let (logits, at) = of(3);
+        assert_eq!(logits.row(at), masked(full.clone(), Some(&most)), "a row where few are not enough");
+        let (logits, at) = of(4);
+        let expected = masked(full.clone(), Some(&most));
+        let largest = expected.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        for (given, expected) in logits.row(at).iter().zip(&expected) {
+            let is_equal = given.total_cmp(expected).is_eq();
+            assert!(is_equal || *given == f32::NEG_INFINITY && *expected < largest);
+        }
+        let (logits, at) = of(5);
+        assert_eq!(logits.row(at), full, "a whole row beside the others");
+    }
+}
+
 #[test]
 fn likeliest_tokens_have_the_bits_of_whole_rows() {
-    each_model(|model| {
-        let full = row(model, Wanted::All);
-        let mut most = TokenSet::full(full.len());
-        (0..full.len()).step_by(3).for_each(|token| most.remove(TokenId(token as u32)));
-        let mut few = TokenSet::empty(full.len());
-        (5..full.len()).step_by(40).for_each(|token| few.insert(TokenId(token as u32)));
-        let (always, never) = (|_: &TopLogits| true, |_: &TopLogits| false);
-        let request = |set, temperature, is_enough| Wanted::Top(TopRequest { set, temperature, is_enough });
-        let wanted = [
-            request(None, 0.05, &always),
-            request(Some(&most), 0.1, &always),
-            request(Some(&few), 1.0, &always),
-            request(Some(&most), 1.0, &never),
-            Wanted::Largest(Some(&most)),
-            Wanted::All,
-        ];
-        // All rows in one step, and each in its own.
-        let mut all = vec![together(model, &wanted)];
-        all.extend(wanted.iter().map(|&wanted| together(model, &[wanted])));
-        for is_together in [true, false] {
-            let of = |index: usize| if is_together { (&all[0], index) } else { (&all[1 + index], 0) };
-            for (index, set) in [None, Some(&most), Some(&few)].into_iter().enumerate() {
-                let (logits, at) = of(index);
-                let Some(top) = logits.top(at) else {
-                    // Logits of a model with random weights can be too near each other.
-                    assert_eq!(logits.row(at), masked(full.clone(), set), "row {index}");
-                    assert_ne!(index, 2, "a list is as short as its set");
-                    continue;
-                };
-                let expected = masked(full.clone(), set);
-                let least = top.tokens.iter().map(|one| one.1).fold(f32::INFINITY, f32::min);
-                let temperature = [0.05, 0.1, 1.0][index];
-                let largest = expected.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-                let mut others = 0.0;
-                let mut given = top.tokens.iter().peekable();
-                for (token, &logit) in (0..).map(TokenId).zip(&expected) {
-                    if let Some(one) = given.next_if(|one| one.0 == token) {
-                        assert!(one.1.total_cmp(&logit).is_eq(), "row {index}");
-                        continue;
-                    }
-                    assert!(logit <= least, "row {index}: token {token} is likelier than {least}");
-                    others += f64::from((logit - largest) / temperature).exp();
-                }
-                assert!(given.next().is_none());
-                assert!((top.rest - others).abs() <= 1e-4 * others + 1e-30, "{} {others}", top.rest);
-            }
-            let (logits, at) = of(3);
-            assert_eq!(logits.row(at), masked(full.clone(), Some(&most)), "a row where few are not enough");
-            let (logits, at) = of(4);
-            let expected = masked(full.clone(), Some(&most));
-            let largest = expected.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-            for (given, expected) in logits.row(at).iter().zip(&expected) {
-                let is_equal = given.total_cmp(expected).is_eq();
-                assert!(is_equal || *given == f32::NEG_INFINITY && *expected < largest);
-            }
-            let (logits, at) = of(5);
-            assert_eq!(logits.row(at), full, "a whole row beside the others");
-        }
-    });
+    each_model(check_likeliest);
+    // A real vocabulary has tokens that are left out.
+    let (Some(device), Some(path)) = (tested(), real(SMOLLM2)) else { return };
+    let model = Model::open(&path, OpenOptions { device, ..OpenOptions::default() }).unwrap();
+    let model = &mut *model.language_model();
+    let mut logits = |wanted: Wanted<'_>| {
+        let sequence = model.open();
+        append(model, sequence, &text(1, 7), Role::Prompt, Wanted::Nothing).unwrap();
+        let run = Run { sequence, tokens: &text(1, 8), role: Role::Generated, wanted };
+        model.forward(&Batch { runs: vec![run] }).unwrap()
+    };
+    let full = logits(Wanted::All).row(0).to_vec();
+    let given = logits(Wanted::Top(TopRequest { set: None, temperature: 0.7, is_enough: &|_| true }));
+    let top = given.top(0).expect("a row with some likely tokens");
+    let whole = TopLogits::of(&full, top.tokens.len(), 0.7);
+    assert_eq!(top.tokens, whole.tokens);
+    assert!(whole.rest > 0.0 && (top.rest - whole.rest).abs() <= 1e-4 * whole.rest);
 }
 
 #[test]

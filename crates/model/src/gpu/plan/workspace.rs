@@ -284,15 +284,14 @@ impl LatentSpace {
 impl HeadSpace {
     pub(super) fn new(gpu: &Gpu, spec: &ModelSpec) -> Self {
         let parts = spec.vocabulary.div_ceil(layer::BEST);
-        let batch = gpu.buffer(16);
         let logits = gpu.buffer((4 * HEAD_ROWS * spec.vocabulary) as u64);
         Self {
+            batch: gpu.buffer(16),
             rows: gpu.buffer(4 * HEAD_ROWS as u64),
             list: gpu.buffer(4 * spec.vocabulary as u64),
             best: gpu.buffer((16 * HEAD_ROWS * parts) as u64),
             parts,
-            top: Top::new(gpu, &batch, (&logits, HEAD_ROWS, spec.vocabulary), spec.logit_softcap),
-            batch,
+            top: Top::new(gpu, (&logits, HEAD_ROWS, spec.vocabulary), spec.logit_softcap),
             logits,
         }
     }
