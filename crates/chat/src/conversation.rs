@@ -7,8 +7,9 @@ use serde_json::{Map, Value, json};
 
 use crate::declarations;
 use crate::format::ChatFormat;
-use crate::probe::Native;
+use crate::probe::{Native, PLAN};
 use crate::tool::Tool;
+use crate::turns::has_calls;
 
 impl ChatFormat {
     /// Converts a conversation to the input of the model's template.
@@ -278,6 +279,11 @@ fn adapted(message: &Message, native: Native) -> Message {
     let mut message = message.clone();
     if let Some(id) = message.fields.get_mut("tool_call_id").filter(|_| native.short_ids) {
         *id = short_id(id);
+    }
+    if native.has_plan && has_calls(&message) {
+        let thought = message.fields.get("reasoning_content").and_then(Value::as_str);
+        let plan = thought.unwrap_or(message.text()).to_owned();
+        message.fields.entry(PLAN).or_insert(plan.into());
     }
     let Some(Value::Array(calls)) = message.fields.get_mut("tool_calls") else { return message };
     let as_text = native.arguments_as_text;

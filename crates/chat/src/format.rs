@@ -103,10 +103,12 @@ impl ChatFormat {
         let before_words = probe.before_words().unwrap_or_default();
         let closes_alone = |tags: &&mut Tags| before_words.trim() == tags.close.text();
         let alone = thoughts.as_mut().filter(closes_alone);
-        let no_thoughts = alone.map(|tags| {
+        let no_thoughts = if let Some(tags) = alone {
             tags.closes_alone = true;
-            before_words.clone()
-        });
+            Some(before_words.clone())
+        } else {
+            thoughts.as_ref().map(|tags| format!("{}{}", tags.open.text(), tags.close.text()))
+        };
         let probe = probe.without_thoughts(no_thoughts);
         let before_words = probe.before_words().unwrap_or_default();
         let harmony = Harmony::of(&before_words, vocabulary);

@@ -58,6 +58,8 @@ pub(crate) struct Native {
     pub(crate) null_content: bool,
     /// True if the template does not write several calls of one answer.
     pub(crate) one_call: bool,
+    /// True if the template writes the thought before calls as their plan (`tool_plan`), as Command's do.
+    pub(crate) has_plan: bool,
 }
 
 /// Reason why calls are JSON in tags instead of the template's own format.
@@ -86,6 +88,9 @@ impl fmt::Display for JsonReason {
         })
     }
 }
+
+/// Name of the field with the plan of calls.
+pub(crate) const PLAN: &str = "tool_plan";
 
 /// A template under test.
 pub(crate) struct Probe<'a> {
@@ -178,13 +183,20 @@ impl<'a> Probe<'a> {
         let native = Native::default();
         let answers = [Message::new("assistant", WORDS), call(&NAMES[..1], native)];
         answers.into_iter().find_map(|mut answer| {
-            answer.fields.insert("reasoning_content".to_owned(), THOUGHT.into());
-            answer.fields.insert("reasoning".to_owned(), THOUGHT.into());
-            answer.fields.insert("thinking".to_owned(), THOUGHT.into());
+            for field in ["reasoning_content", "reasoning", "thinking", PLAN] {
+                answer.fields.insert(field.to_owned(), THOUGHT.into());
+            }
             let text = self.continuation(vec![answer], true)?;
             let (open, close) = text.split_once(THOUGHT)?;
             Some((open.to_owned(), close.to_owned()))
         })
+    }
+
+    /// Returns true if the template writes a field of an answer with a call.
+    fn writes(&self, field: &str, native: Native) -> bool {
+        let mut answer = call(&NAMES[..1], native);
+        answer.fields.insert(field.to_owned(), THOUGHT.into());
+        self.with_calls(answer, native).is_some_and(|text| text.contains(THOUGHT))
     }
 
     /// Returns the layout of calls, if the template writes calls and results.
@@ -204,6 +216,7 @@ impl<'a> Probe<'a> {
             named_ids,
             null_content,
             one_call: false,
+            has_plan: false,
         });
         let found = ways.find_map(|native| {
             if let Some(one) = self.one_call(native) {
@@ -238,7 +251,8 @@ impl<'a> Probe<'a> {
         let numbering = Numbering::of(&open, &between, first, goes_on);
         let takes_ids = ["call_0123456789abcdef01234567", "1"].iter().all(|id| self.takes_id(id, native));
         let short_ids = !native.named_ids && !takes_ids;
-        let native = Native { short_ids, one_call: several.is_none(), ..native };
+        let (one_call, has_plan) = (several.is_none(), self.writes(PLAN, native));
+        let native = Native { short_ids, one_call, has_plan, ..native };
         let [open, between] = [open, between].map(|text| with_placeholder(&text));
         Ok(Calls { arguments, open, between, separator, close: one.close, turn_end, numbering, native })
     }
@@ -364,15 +378,18 @@ impl<'a> Probe<'a> {
     fn continuation(&self, mut after: Vec<Message>, tools: bool) -> Option<String> {
         let question = || vec![Message::new("user", QUESTION)];
         let base = self.render(question(), false, tools)?;
-        let header = self.render(question(), true, tools)?;
-        let header = header.strip_prefix(base.as_str()).unwrap_or_default();
+        let prompt = self.render(question(), true, tools)?;
+        let header = prompt.strip_prefix(base.as_str()).unwrap_or_default();
         let mut messages = question();
         messages.append(&mut after);
         let text = self.render(messages, false, tools)?;
-        // Some templates always end with the header.
         let text = match text.strip_prefix(base.as_str()) {
             Some(text) => text,
-            None if header.is_empty() => &text[arguments::common_prefix(&base, &text).len()..],
+            // Some templates end with the header or with an end-of-sequence token.
+            None if header.is_empty() => {
+                let start = arguments::common_prefix(&base, &text).len();
+                text.strip_prefix(prompt.as_str()).unwrap_or(&text[start..])
+            }
             None => return None,
         };
         // A prompt may end with the start of a thought, which is missing in an answer without

@@ -7,6 +7,7 @@
 use formwork_lm::{ChatInput, ChatTemplate, Message, TemplateError};
 use serde_json::Value;
 
+use crate::conversation::plain;
 use crate::declarations;
 
 /// Content of an answer that separates the result of a call from the next message of the user.
@@ -14,8 +15,8 @@ const ACKNOWLEDGEMENT: &str = "OK.";
 
 /// Renders a conversation.
 ///
-/// If the template refuses the conversation, or leaves out the text of a system or user message, the
-/// conversation is rendered with other turns. Each of these changes is tried after those before it:
+/// If the template refuses the conversation, or leaves out a call or the text of a system or user message,
+/// the conversation is rendered with other turns. Each of these changes is tried after those before it:
 ///
 /// 1. Messages in a row of one speaker are joined. System messages before the first answer are joined at
 ///    the start, and later ones become messages of the user at their place.
@@ -23,6 +24,7 @@ const ACKNOWLEDGEMENT: &str = "OK.";
 /// 3. In a conversation without a message of the user, the last system message becomes one.
 /// 4. An answer is added between a call or its result and a message of the user. An empty message of the
 ///    user is added before an answer at the start.
+/// 5. Calls and their results become text.
 ///
 /// If the template refuses all of them, the tools are declared with simple types. Their descriptions have the
 /// schemas then.
@@ -101,11 +103,16 @@ pub fn render_begun(
     Ok(found)
 }
 
-/// Returns the number of system and user messages whose texts are not in a prompt, in their order.
+/// Returns the number of messages that a prompt lacks: system and user messages whose texts are not in it, in
+/// their order, and answers with a function whose name is not in it.
 fn missing(prompt: &str, messages: &[Message]) -> usize {
     let mut rest = prompt;
     let mut count = 0;
-    for message in messages.iter().filter(|message| is(message, "system") || is(message, "user")) {
+    for message in messages {
+        count += usize::from(called(message).any(|name| !prompt.contains(name)));
+        if !is(message, "system") && !is(message, "user") {
+            continue;
+        }
         // Templates remove spaces around a text.
         let said = message.text().trim();
         match rest.find(said) {
@@ -117,7 +124,7 @@ fn missing(prompt: &str, messages: &[Message]) -> usize {
 }
 
 /// Number of changes that [`render`] tries.
-const STEPS: usize = 4;
+const STEPS: usize = 5;
 
 /// Returns messages with the first `steps` changes of [`render`].
 fn with_other_turns(messages: &[Message], steps: usize) -> Vec<Message> {
@@ -133,6 +140,9 @@ fn with_other_turns(messages: &[Message], steps: usize) -> Vec<Message> {
     {
         "user".clone_into(&mut system.role);
     }
+    if steps >= 5 {
+        messages = plain(&messages);
+    }
     let messages = joined(messages);
     if steps >= 4 { with_alternation(messages) } else { messages }
 }
@@ -141,7 +151,13 @@ fn is(message: &Message, role: &str) -> bool {
     message.role == role
 }
 
-fn has_calls(message: &Message) -> bool {
+/// Returns the names of the functions that an answer calls.
+fn called(message: &Message) -> impl Iterator<Item = &str> {
+    let calls = message.fields.get("tool_calls").and_then(Value::as_array);
+    calls.into_iter().flatten().filter_map(|call| call.pointer("/function/name")?.as_str())
+}
+
+pub(crate) fn has_calls(message: &Message) -> bool {
     message.fields.contains_key("tool_calls")
 }
 

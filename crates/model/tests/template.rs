@@ -249,3 +249,17 @@ fn changes_of_lists_are_bounded() {
         assert!(error.message.contains(expected), "{source}: {error}");
     }
 }
+
+#[test]
+fn templates_that_read_parts_get_parts() {
+    // As SmolVLM's: a content that is a text has no members.
+    let source = "{% for m in messages %}<{{ m.role }}>{% for part in m.content %}{% if part.type == 'text' %}\
+                  {{ part.text }}{% endif %}{% endfor %}{{ m.name }}{% endfor %}";
+    let template = JinjaTemplate::new(source, None, None).unwrap();
+    let mut named = Message::new("tool", "22 °C");
+    named.fields.insert("name".to_owned(), "weather".into());
+    let empty = Message { role: "assistant".to_owned(), content: None, fields: serde_json::Map::new() };
+    let messages = vec![Message::new("user", "Warm?"), empty, named];
+    let prompt = template.render(&ChatInput { messages, ..ChatInput::default() }).unwrap();
+    assert_eq!(prompt, "<user>Warm?<assistant><tool>22 °Cweather");
+}

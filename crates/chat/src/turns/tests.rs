@@ -174,3 +174,24 @@ fn calls_and_thoughts_of_merged_messages_are_kept() {
     assert_eq!(merged.fields["reasoning_content"], "x\ny");
     assert_eq!(merged.fields["tool_calls"], Value::from(vec![1, 2]));
 }
+
+/// A template that leaves out calls.
+struct WithoutCalls;
+
+impl ChatTemplate for WithoutCalls {
+    fn render(&self, input: &ChatInput) -> Result<String, TemplateError> {
+        Ok(text(&input.messages))
+    }
+}
+
+#[test]
+fn calls_that_a_template_leaves_out_become_text() {
+    let call = json!([{ "id": "1", "type": "function", "function": { "name": "add", "arguments": "{}" } }]);
+    let mut calling = Message { role: "assistant".to_owned(), content: None, fields: serde_json::Map::new() };
+    calling.fields.insert("tool_calls".to_owned(), call);
+    let messages = vec![Message::new("user", "ASKED"), calling, Message::new("tool", "DONE")];
+    let input = ChatInput { messages, ..ChatInput::default() };
+    let prompt = render(&WithoutCalls, &input).expect("rendered");
+    let places: Vec<_> = ["ASKED", "\"add\"", "DONE"].map(|text| prompt.find(text)).into();
+    assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{prompt}");
+}

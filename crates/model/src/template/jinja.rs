@@ -3,13 +3,14 @@ use std::fmt;
 use std::io;
 use std::time::SystemTime;
 
-use formwork_lm::{ChatInput, ChatTemplate, TemplateError};
+use formwork_lm::{ChatInput, ChatTemplate, Message, TemplateError};
 use formwork_vocab::Tokenizer;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
 use minijinja::{Environment, Error, ErrorKind, Value};
+use serde_json::json;
 
-use super::{clock, json, lists, python};
+use super::{clock, json as filters, lists, python};
 
 /// Maximum number of steps of minijinja in one rendering. This number takes about one second.
 ///
@@ -34,6 +35,8 @@ const NAME: &str = "chat";
 /// `add_generation_prompt`, `bos_token`, `eos_token`, `tools` and `documents`. The last two are
 /// `none` unless the input sets them. The input can define further variables.
 ///
+/// A template that writes contents only if they are lists of parts gets such lists.
+///
 /// The function `strftime_now` uses 1 January 2025, or the time given to
 /// [`with_now`](Self::with_now). Equal inputs therefore always give equal prompts.
 ///
@@ -52,6 +55,8 @@ pub struct JinjaTemplate {
     source: String,
     bos: Option<String>,
     eos: Option<String>,
+    /// True if contents are passed as lists of parts.
+    has_parts: bool,
 }
 
 impl JinjaTemplate {
@@ -98,12 +103,25 @@ impl JinjaTemplate {
         environment.set_fuel(Some(MAX_STEPS));
         environment.set_recursion_limit(MAX_RECURSION);
         environment.set_debug(true);
-        environment.add_filter("tojson", json::tojson);
+        environment.add_filter("tojson", filters::tojson);
         environment.add_function("raise_exception", raise_exception);
         add_clock(&mut environment, clock::default_now());
         let compiled = environment.add_template_owned(NAME, source.clone());
         compiled.map_err(|error| described(&error, &source))?;
-        Ok(Self { environment, source, bos: bos.map(Into::into), eos: eos.map(Into::into) })
+        let (bos, eos) = (bos.map(Into::into), eos.map(Into::into));
+        let mut template = Self { environment, source, bos, eos, has_parts: false };
+        if !template.writes_contents() {
+            template.has_parts = true;
+            template.has_parts = template.writes_contents();
+        }
+        Ok(template)
+    }
+
+    /// Returns true if a prompt has the content of its message.
+    fn writes_contents(&self) -> bool {
+        const TEXT: &str = "Hello";
+        let input = ChatInput { messages: vec![Message::new("user", TEXT)], ..ChatInput::default() };
+        self.render(&input).is_ok_and(|prompt| prompt.contains(TEXT))
     }
 
     /// Sets the time that `strftime_now` formats, in UTC.
@@ -135,7 +153,13 @@ impl JinjaTemplate {
             }
             variables.insert(name, Value::from(Serde(value)));
         }
-        variables.insert("messages", Value::from(Serde(&input.messages)));
+        let messages = if self.has_parts {
+            let messages: Vec<_> = input.messages.iter().map(with_parts).collect();
+            Value::from(Serde(messages))
+        } else {
+            Value::from(Serde(&input.messages))
+        };
+        variables.insert("messages", messages);
         variables.insert("add_generation_prompt", Value::from(input.add_generation_prompt));
         Ok(Value::from_pairs(variables))
     }
@@ -184,6 +208,15 @@ impl io::Write for Bounded {
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct Raised(String);
+
+/// Returns a message whose content is a list with a part for its text.
+fn with_parts(message: &Message) -> serde_json::Value {
+    let content = message.content.iter().map(|text| json!({ "type": "text", "text": text }));
+    let mut members = message.fields.clone();
+    members.insert("role".to_owned(), message.role.as_str().into());
+    members.insert("content".to_owned(), content.collect());
+    members.into()
+}
 
 fn raise_exception(message: String) -> Result<Value, Error> {
     Err(Error::new(ErrorKind::InvalidOperation, message.clone()).with_source(Raised(message)))
