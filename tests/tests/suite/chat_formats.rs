@@ -958,6 +958,37 @@ fn formats_are_described_by_a_sample() {
     assert!(none.sample.starts_with("<tool_call>\n{\"name\": \"get_weather\""), "{}", none.sample);
 }
 
+#[test]
+fn a_token_at_the_end_of_conversations_is_no_part_of_calls() {
+    // The end-of-sequence token and the header of an answer begin alike, as those of Phi-4-mini do.
+    let source = "{{ tools | tojson }}{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% for c in m.tool_calls %}\
+                  <|tool_call|>{{ c.function | tojson }}<|/tool_call|>{% endfor %}</s>{% endfor %}\
+                  {% if add_generation_prompt %}<|assistant|>{% else %}<|eom|>{% endif %}";
+    let described = format_of(source).describe();
+    let sample = "<|tool_call|>{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Bern\", \"days\": 2}}<|/tool_call|>";
+    assert_eq!((described.sample.as_str(), described.json_reason), (sample, None));
+}
+
+#[test]
+fn the_plan_of_a_call_is_its_thought() {
+    let source = "{{ tools | tojson }}{% for m in messages %}<{{ m.role }}>{% if m.tool_calls %}<|plan|>{{ m.tool_plan }}\
+                  <|/plan|><|action|>{% for c in m.tool_calls %}{\"name\": \"{{ c.function.name }}\", \"parameters\": \
+                  {{ c.function.arguments | tojson }}}{% endfor %}<|/action|>{% else %}{{ m.content }}{% endif %}</s>\
+                  {% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}";
+    let format = format_of(source);
+    let described = format.describe();
+    assert_eq!(described.thoughts, Some(("<|plan|>".to_owned(), "<|/plan|>".to_owned())));
+    let sample =
+        "<|action|>{\"name\": \"get_weather\", \"parameters\": {\"city\": \"Bern\", \"days\": 2}}<|/action|>";
+    assert_eq!(described.sample, sample);
+    let mut conversation = foreign_conversation();
+    conversation[1].fields.insert("reasoning_content".to_owned(), "First the weather.".into());
+    let input = format.input(&conversation, &[], Map::new());
+    let prompt =
+        JinjaTemplate::new(source, None, None).expect("a template").render(&input).expect("rendered");
+    assert!(prompt.contains("<|plan|>First the weather.<|/plan|><|action|>"), "{prompt}");
+}
+
 /// Returns a conversation with a call whose id another server made, and its result.
 fn foreign_conversation() -> Vec<Message> {
     let id = "call_0123456789abcdefABCDEF";
