@@ -33,6 +33,7 @@ impl ChatFormat {
         results_in_order(&mut messages);
         let mut messages: Vec<Message> = match (self.native, self.written) {
             (Some(native), _) => {
+                let messages = if native.calls_alone { with_calls_alone(messages) } else { messages };
                 let mut messages: Vec<Message> =
                     messages.iter().map(|message| adapted(message, native)).collect();
                 self.rename_calls(&mut messages);
@@ -243,6 +244,21 @@ fn with_single_calls(messages: Vec<Message>) -> Vec<Message> {
             one.fields.insert("tool_calls".to_owned(), vec![call].into());
             all.push(one);
             all.extend(result);
+        }
+    }
+    all
+}
+
+/// Splits answers with text and calls into two, for templates that leave out the calls of such an answer.
+fn with_calls_alone(messages: Vec<Message>) -> Vec<Message> {
+    let mut all = Vec::with_capacity(messages.len());
+    for mut message in messages {
+        let calls = if message.text().is_empty() { None } else { message.fields.shift_remove("tool_calls") };
+        let role = message.role.clone();
+        all.push(message);
+        if let Some(calls) = calls {
+            let fields = Map::from_iter([("tool_calls".to_owned(), calls)]);
+            all.push(Message { role, content: Some(String::new()), fields });
         }
     }
     all

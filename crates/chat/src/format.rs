@@ -107,7 +107,9 @@ impl ChatFormat {
             tags.closes_alone = true;
             Some(before_words.clone())
         } else {
-            thoughts.as_ref().map(|tags| format!("{}{}", tags.open.text(), tags.close.text()))
+            // An empty `<think>` is known to the probe.
+            let others = thoughts.as_ref().filter(|tags| tags.close.text() != "</think>");
+            others.map(|tags| format!("{}{}", tags.open.text(), tags.close.text()))
         };
         let probe = probe.without_thoughts(no_thoughts);
         let before_words = probe.before_words().unwrap_or_default();

@@ -58,6 +58,8 @@ pub(crate) struct Native {
     pub(crate) null_content: bool,
     /// True if the template does not write several calls of one answer.
     pub(crate) one_call: bool,
+    /// True if the template leaves out the calls of an answer that has text.
+    pub(crate) calls_alone: bool,
     /// True if the template writes the thought before calls as their plan (`tool_plan`), as Command's do.
     pub(crate) has_plan: bool,
 }
@@ -199,6 +201,14 @@ impl<'a> Probe<'a> {
         self.with_calls(answer, native).is_some_and(|text| text.contains(THOUGHT))
     }
 
+    /// Returns true if the template writes the text of an answer without its call.
+    fn leaves_out_calls(&self, native: Native) -> bool {
+        let mut answer = call(&NAMES[..1], native);
+        answer.content = Some(WORDS.to_owned());
+        let text = self.continuation(vec![answer, result(0, native)], true);
+        text.is_some_and(|text| text.contains(WORDS) && !text.contains(NAMES[0]))
+    }
+
     /// Returns the layout of calls, if the template writes calls and results.
     ///
     /// # Errors
@@ -216,6 +226,7 @@ impl<'a> Probe<'a> {
             named_ids,
             null_content,
             one_call: false,
+            calls_alone: false,
             has_plan: false,
         });
         let found = ways.find_map(|native| {
@@ -251,8 +262,13 @@ impl<'a> Probe<'a> {
         let numbering = Numbering::of(&open, &between, first, goes_on);
         let takes_ids = ["call_0123456789abcdef01234567", "1"].iter().all(|id| self.takes_id(id, native));
         let short_ids = !native.named_ids && !takes_ids;
-        let (one_call, has_plan) = (several.is_none(), self.writes(PLAN, native));
-        let native = Native { short_ids, one_call, has_plan, ..native };
+        let native = Native {
+            short_ids,
+            one_call: several.is_none(),
+            calls_alone: self.leaves_out_calls(native),
+            has_plan: self.writes(PLAN, native),
+            ..native
+        };
         let [open, between] = [open, between].map(|text| with_placeholder(&text));
         Ok(Calls { arguments, open, between, separator, close: one.close, turn_end, numbering, native })
     }

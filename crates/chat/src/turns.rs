@@ -24,7 +24,7 @@ const ACKNOWLEDGEMENT: &str = "OK.";
 /// 3. In a conversation without a message of the user, the last system message becomes one.
 /// 4. An answer is added between a call or its result and a message of the user. An empty message of the
 ///    user is added before an answer at the start.
-/// 5. Calls and their results become text.
+/// 5. Calls and their results become text, first without the other changes.
 ///
 /// If the template refuses all of them, the tools are declared with simple types. Their descriptions have the
 /// schemas then.
@@ -123,11 +123,15 @@ fn missing(prompt: &str, messages: &[Message]) -> usize {
     count
 }
 
-/// Number of changes that [`render`] tries.
-const STEPS: usize = 5;
+/// Number of changed conversations that [`render`] tries.
+const STEPS: usize = 6;
 
-/// Returns messages with the first `steps` changes of [`render`].
+/// Returns the changed messages that [`render`] tries as number `steps`: those with its first `steps` changes.
+/// Number 5 has the fifth change alone, and number 6 has all.
 fn with_other_turns(messages: &[Message], steps: usize) -> Vec<Message> {
+    if steps == 5 {
+        return plain(messages);
+    }
     let mut messages = with_systems_first(messages);
     if steps >= 2 {
         messages
@@ -140,7 +144,7 @@ fn with_other_turns(messages: &[Message], steps: usize) -> Vec<Message> {
     {
         "user".clone_into(&mut system.role);
     }
-    if steps >= 5 {
+    if steps >= 6 {
         messages = plain(&messages);
     }
     let messages = joined(messages);

@@ -29,7 +29,7 @@ pub struct Request {
     /// Maximum number of output tokens. `None` allows the rest of the context.
     pub max_tokens: Option<usize>,
     /// Number of output tokens before which no end-of-sequence token, stop token or stop string ends the
-    /// output. A constraint ends it all the same where no other token is allowed.
+    /// output. If a constraint allows only such tokens, the output ends anyway.
     pub min_tokens: usize,
     /// Whether an end-of-sequence token may end the output.
     pub end_tokens: EndTokens,

@@ -323,8 +323,8 @@ const XTC: u64 = 0x0058_5443;
 
 /// Removes all candidates with a share of at least `threshold`, except the least likely of them.
 fn leave_out_top_choices(candidates: &mut Vec<Candidate>, threshold: f32) {
-    let least = f64::from(threshold) * total_of(candidates);
-    let is_top = |candidate: &Candidate| f64::from(candidate.weight) >= least;
+    let enough = f64::from(threshold) * total_of(candidates);
+    let is_top = |candidate: &Candidate| f64::from(candidate.weight) >= enough;
     let least = candidates.iter().copied().filter(is_top).max_by(Candidate::by_weight);
     if let Some(least) = least {
         candidates.retain(|candidate| !is_top(candidate) || candidate.token == least.token);

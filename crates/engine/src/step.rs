@@ -441,7 +441,8 @@ impl Engine {
 
     /// Returns the logits that are needed to choose a token after a feed.
     ///
-    /// The model must read a token again if the largest logit is rejected.
+    /// The model must read a token again if the largest logit is rejected. A token that is chosen by the
+    /// likeliest ones is rejected at most once, where an output closes.
     fn needs_of(&self, feed: &Feed<'_>) -> LogitsNeed {
         match feed.needs {
             LogitsNeed::Largest if !self.model.truncates_cheaply() => LogitsNeed::Whole,

@@ -110,12 +110,14 @@ impl Started {
             engine.constraint = constraint.cloned();
             engine.guide.clone_from(&guide);
             let is_short = constraint.is_none() && !request.parameters.unlimited;
-            engine.max_tokens = engine.max_tokens.or_else(|| is_short.then_some(MAX_TOKENS));
+            let most = MAX_TOKENS.max(engine.min_tokens);
+            engine.max_tokens = engine.max_tokens.or_else(|| is_short.then_some(most));
             let chooses = request.best_of > request.parameters.n;
             engine.prompt_logprobs = request.only_echo || request.echo && request.logprobs.is_some();
             engine.mask_view = request.mask_view;
             engine.logprobs = request.logprobs.or_else(|| (chooses || request.only_echo).then_some(0));
-            if let (Some(fill), true) = (&served.fill, request.suffix.is_some()) {
+            let fills = request.suffix.is_some() && !request.parameters.ignore_eos;
+            if let Some(fill) = served.fill.as_ref().filter(|_| fills) {
                 engine.stop_tokens.extend(&fill.ends);
             }
             let started = served.model.engine.generate_many(&engine, request.best_of);

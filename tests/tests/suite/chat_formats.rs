@@ -970,6 +970,23 @@ fn a_token_at_the_end_of_conversations_is_no_part_of_calls() {
 }
 
 #[test]
+fn a_call_beside_text_gets_an_answer_of_its_own_if_the_template_leaves_it_out() {
+    // As DeepSeek's distilled models do.
+    let call = "{% for c in m.tool_calls %}\n<tool_call>\n{\"name\": \"{{ c.function.name }}\", \"arguments\": \
+                {{ c.function.arguments | tojson }}}\n</tool_call>{% endfor %}";
+    let source = format!(
+        "{{{{ tools | tojson }}}}{{% for m in messages %}}<{{{{ m.role }}}}>{{% if m.content %}}{{{{ m.content }}}}\
+         {{% else %}}{call}{{% endif %}}</s>{{% endfor %}}{{% if add_generation_prompt %}}<assistant>{{% endif %}}"
+    );
+    let mut conversation = foreign_conversation();
+    conversation[1].content = Some("I look.".to_owned());
+    let input = format_of(&source).input(&conversation, &[], Map::new());
+    let prompt =
+        JinjaTemplate::new(&source, None, None).expect("a template").render(&input).expect("rendered");
+    assert!(prompt.contains("<assistant>I look.</s><assistant><tool_call>\n{\"name\""), "{prompt}");
+}
+
+#[test]
 fn the_plan_of_a_call_is_its_thought() {
     let source = "{{ tools | tojson }}{% for m in messages %}<{{ m.role }}>{% if m.tool_calls %}<|plan|>{{ m.tool_plan }}\
                   <|/plan|><|action|>{% for c in m.tool_calls %}{\"name\": \"{{ c.function.name }}\", \"parameters\": \

@@ -31,7 +31,7 @@ impl Weights {
         }
         unscaled_softmax(&mut weights, best, temperature);
         // A smaller logit may have a larger weight by rounding.
-        let least = weights.iter().copied().fold(f32::INFINITY, f32::min) * (1.0 + 1e-6);
+        let least = weights.iter().copied().fold(f32::INFINITY, f32::min) * (1.0 + 1e-5);
         let limit = if top.is_complete { 0.0 } else { least };
         let tokens = top.tokens.iter().zip(weights).filter(|(_, weight)| *weight > 0.0);
         let candidates = tokens.map(|(&(token, _), weight)| Candidate { token, weight }).collect();

@@ -98,7 +98,7 @@ impl RowLogits<'_> {
 /// State of a sequence's constraint after its drafts.
 pub(crate) struct Ahead {
     matcher: Option<Matcher>,
-    /// Mask for the next draft, if there is a constraint.
+    /// Mask for the next draft. `None` if all tokens are allowed.
     mask: Option<Arc<TokenSet>>,
 }
 
@@ -210,7 +210,7 @@ impl Sequence {
 
     /// Returns the maximum number of drafts. The last token of the budget is never read.
     fn most_drafts(&self) -> usize {
-        let most = self.floor.most_drafts(self.tokens.len() - self.request.prompt.len());
+        let most = self.floor.most_drafts(self.output().len());
         most.min(self.budget.remaining().saturating_sub(1))
     }
 
@@ -227,13 +227,14 @@ impl Sequence {
         let started = Instant::now();
         let Ahead { matcher, mask } = ahead;
         let index = self.speculation.len();
+        let len = self.output().len() + index + 1;
         let is_allowed = match matcher {
             Some(matcher) => {
                 let is_masked = mask.as_ref().is_some_and(|mask| !mask.contains(token));
                 let is_allowed =
                     !is_masked && self.budget.allows(matcher, token, index) && matcher.commit(token).is_ok();
                 if is_allowed {
-                    *mask = Some(matcher.mask());
+                    *mask = self.floor.restrict(Some(matcher.mask()), len, Some(matcher));
                 }
                 self.account.add_grammar_since(started);
                 is_allowed

@@ -1,20 +1,22 @@
-//! Minimum length of an output.
+//! Tokens that may not end an output: until its minimum length, or at all.
 
 use std::sync::Arc;
 
+use formwork_grammar::Matcher;
 use formwork_vocab::{TokenId, TokenSet, Vocabulary};
 
 use crate::{EndTokens, Request};
 
-/// Excludes the tokens that would end an output too early.
+/// Excludes tokens that would end an output.
 pub(super) struct Floor {
     min_tokens: usize,
     end_tokens: EndTokens,
     ends: Vec<TokenId>,
     stops: Vec<TokenId>,
-    /// All tokens but those that are excluded, for outputs without a constraint. They depend on whether
-    /// the output is too short.
-    others: Option<(bool, Arc<TokenSet>)>,
+    /// Size of the vocabulary.
+    vocabulary: usize,
+    /// Mask for outputs without a constraint, and whether it is for short outputs.
+    unconstrained: Option<(bool, Arc<TokenSet>)>,
 }
 
 impl Floor {
@@ -24,7 +26,8 @@ impl Floor {
             end_tokens: request.end_tokens,
             ends: vocabulary.ends().to_vec(),
             stops: request.stop_tokens.clone(),
-            others: None,
+            vocabulary: vocabulary.len(),
+            unconstrained: None,
         }
     }
 
@@ -33,40 +36,51 @@ impl Floor {
         len < self.min_tokens
     }
 
-    /// Returns the maximum number of drafts after `len` tokens for which the same tokens are excluded.
+    /// Returns the number of drafts that may follow `len` tokens before the minimum length is reached.
     pub(super) const fn most_drafts(&self, len: usize) -> usize {
         if self.is_short(len) { self.min_tokens - len - 1 } else { usize::MAX }
     }
 
-    /// Removes the excluded tokens from the mask of the token after `len` others. Without a mask, all tokens
-    /// are allowed. A mask without other tokens stays as it is.
+    /// Removes excluded tokens from the mask for the output token at index `len`. Without a mask, all tokens
+    /// are allowed.
+    ///
+    /// A stop token is excluded only where it would end the output. If no token would be left, tokens stay
+    /// in the mask: the stop tokens, or else all of it.
     pub(super) fn restrict(
         &mut self,
         mask: Option<Arc<TokenSet>>,
         len: usize,
-        all: usize,
+        matcher: Option<&mut Matcher>,
     ) -> Option<Arc<TokenSet>> {
         let is_short = self.is_short(len);
         if !is_short && self.end_tokens == EndTokens::Allowed {
             return mask;
         }
-        let stops = if is_short { &*self.stops } else { &[] };
-        let excluded = self.ends.iter().chain(stops).filter(|token| token.index() < all);
-        let without = |mut set: TokenSet| {
-            excluded.for_each(|&token| set.remove(token));
-            set
+        let without = |set: &TokenSet, excluded: &[TokenId]| {
+            let mut rest = set.clone();
+            let known = excluded.iter().filter(|token| token.index() < set.universe());
+            known.for_each(|&token| rest.remove(token));
+            rest
         };
+        // A stop token that the request names ends an output of sufficient length, although it may be an
+        // end-of-sequence token, too.
+        let is_excluded = |end: &TokenId| is_short || !self.stops.contains(end);
+        let ends: Vec<TokenId> = self.ends.iter().copied().filter(is_excluded).collect();
         if let Some(mask) = mask {
-            let rest = without((*mask).clone());
-            return Some(if rest.is_empty() { mask } else { Arc::new(rest) });
+            let rest = without(&mask, &ends);
+            let stops = is_short && matcher.is_none_or(Matcher::accepting);
+            let less = if stops { without(&rest, &self.stops) } else { rest.clone() };
+            let kept = [less, rest].into_iter().find(|set| !set.is_empty());
+            return Some(kept.map_or(mask, Arc::new));
         }
-        if let Some((known, others)) = &self.others
+        if let Some((known, unconstrained)) = &self.unconstrained
             && *known == is_short
         {
-            return Some(Arc::clone(others));
+            return Some(Arc::clone(unconstrained));
         }
-        let others = Arc::new(without(TokenSet::full(all)));
-        self.others = Some((is_short, Arc::clone(&others)));
-        Some(others)
+        let excluded = if is_short { [ends, self.stops.clone()].concat() } else { ends };
+        let unconstrained = Arc::new(without(&TokenSet::full(self.vocabulary), &excluded));
+        self.unconstrained = Some((is_short, Arc::clone(&unconstrained)));
+        Some(unconstrained)
     }
 }

@@ -54,7 +54,7 @@ pub(crate) struct Sequence {
     viewer: Option<Matcher>,
     /// Number of tokens that the matcher had committed before the output.
     begun: usize,
-    /// Mask for the next token, if there is a constraint.
+    /// Mask for the next token. `None` if all tokens are allowed.
     mask: Option<Arc<TokenSet>>,
     /// True if the largest logits alone were not enough to choose the next token.
     wants_whole: bool,
@@ -225,8 +225,8 @@ impl Sequence {
         } else {
             self.mask = None;
         }
-        let (len, all) = (self.output().len(), self.tokenizer.vocabulary().len());
-        self.mask = self.floor.restrict(self.mask.take(), len, all);
+        let len = self.output().len();
+        self.mask = self.floor.restrict(self.mask.take(), len, matcher.as_mut());
         self.processors.matcher = matcher;
         match end {
             None => Progress::Running,
@@ -358,9 +358,26 @@ impl Sequence {
         };
         self.account.add_grammar_since(started);
         let Some(closing) = closing else { return Ok(Some((token, chosen))) };
+        let chosen = Chosen { origin: TokenOrigin::TokenBudget, ..chosen };
+        let closing = self.allowed_of(closing);
+        if let Some(only) = closing.single() {
+            return Ok(Some((only, chosen)));
+        }
         // Uses a separate random draw: the first one is conditioned on its token being rejected.
         let token = self.draw(row, Some(&closing), self.request.sampling.seed ^ REDRAWN)?;
-        Ok(token.map(|token| (token, Chosen { origin: TokenOrigin::TokenBudget, ..chosen })))
+        Ok(token.map(|token| (token, chosen)))
+    }
+
+    /// Returns the tokens of a set that the mask allows. If there are none, returns one of the set, which the
+    /// mask left out because it ends the output.
+    fn allowed_of(&self, set: TokenSet) -> TokenSet {
+        let Some(mask) = &self.mask else { return set };
+        let mut allowed = TokenSet::empty(set.universe());
+        set.iter().filter(|&token| mask.contains(token)).for_each(|token| allowed.insert(token));
+        if allowed.is_empty() {
+            set.iter().take(1).for_each(|token| allowed.insert(token));
+        }
+        allowed
     }
 
     /// Draws a token of `mask`, which is a part of the mask of the row. Returns `None` if the likeliest

@@ -13,7 +13,7 @@ use crate::lookup::{Precedent, Rate, Record};
 /// A drafted token that has not been chosen yet.
 struct Draft {
     token: TokenId,
-    /// Mask for the token after the draft, if there is a constraint.
+    /// Mask for the token after the draft. `None` if all tokens are allowed.
     mask: Option<Arc<TokenSet>>,
 }
 

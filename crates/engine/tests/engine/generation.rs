@@ -136,12 +136,30 @@ fn nothing_ends_an_output_before_its_minimum() {
     let stopped = Request { stop: vec!["b".to_owned()], ..asked.clone() };
     assert_eq!(run(&engine, &Request { min_tokens: 4, ..stopped.clone() }).text, "aab,");
     assert_eq!(run(&engine, &Request { min_tokens: 3, ..stopped }).text, "aa");
+    // A stop token of the request ends an output although it is an end-of-sequence token.
+    let ended = Request { stop_tokens: vec![END], end_tokens: EndTokens::Excluded, ..asked.clone() };
+    assert_eq!(run(&engine, &ended).text, "aab,b");
+    // In a text that cannot end there, a stop token is an ordinary one.
+    let nested = Request { constraint: Some(constraint("root ::= \"aab\" [,b]*")), ..ended };
+    assert!(
+        run(&engine, &Request { stop_tokens: tokens("b"), min_tokens: 9, ..nested }).text.starts_with("aab")
+    );
     // A constraint goes on as long as it can, and then ends.
     let bounded = Request { constraint: Some(constraint("root ::= [ab,]{1,4}")), ..asked };
     let engine = start(says(b"a"), EngineOptions::default());
     assert_eq!(run(&engine, &bounded).text, "a");
     assert_eq!(run(&engine, &Request { min_tokens: 3, ..bounded.clone() }).text.len(), 3);
-    assert_eq!(run(&engine, &Request { end_tokens: EndTokens::Excluded, ..bounded }).text.len(), 4);
+    assert_eq!(run(&engine, &Request { end_tokens: EndTokens::Excluded, ..bounded.clone() }).text.len(), 4);
+    // Within 3 tokens, the only way to close is the end.
+    let pairs = Request { constraint: Some(constraint("root ::= \"a\" (\"[\" \"b\" \"]\")*")), ..bounded };
+    let pairs = Request { max_tokens: Some(3), end_tokens: EndTokens::Excluded, ..pairs };
+    for temperature in [0.0, 1.0] {
+        for logprobs in [None, Some(1)] {
+            let sampling = Sampling { temperature, ..Sampling::default() };
+            let given = run(&engine, &Request { sampling, logprobs, ..pairs.clone() });
+            assert_eq!((given.text.as_str(), given.finish().reason), ("a", FinishReason::Stop));
+        }
+    }
 }
 
 #[test]

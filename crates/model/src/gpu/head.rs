@@ -159,9 +159,8 @@ impl Memory {
         let reduced = words.chunks(stride).zip(jobs);
         let reduced: Vec<_> = reduced.map(|(words, job)| network.reduced(head.top.row(words), job)).collect();
         // All missing rows come in one piece, because a read waits for the device.
-        let missing = || (0..jobs.len()).filter(|&index| reduced[index].is_none());
-        let first = missing().next().unwrap_or_default();
-        let end = missing().next_back().map_or(first, |last| last + 1);
+        let first = reduced.iter().position(Option::is_none).unwrap_or_default();
+        let end = reduced.iter().rposition(Option::is_none).map_or(first, |last| last + 1);
         let values = if first < end {
             network.gpu.read::<f32>(&head.logits, first * vocabulary..end * vocabulary)?
         } else {
@@ -173,7 +172,7 @@ impl Memory {
                 network.whole_row(row.to_vec(), job)
             })
         };
-        Ok(reduced.iter().cloned().zip(jobs).enumerate().map(row).collect())
+        Ok(reduced.into_iter().zip(jobs).enumerate().map(row).collect())
     }
 
     /// Computes the logits of the tokens in `union` for tokens of the pass, after the layers if they are
@@ -246,7 +245,7 @@ impl Network {
     /// Returns true if the weights of the likeliest tokens of a job are exact enough. A low temperature
     /// multiplies the error of capped logits.
     fn can_reduce(&self, job: &Job<'_>) -> bool {
-        let least = self.spec.logit_softcap.map_or(0.0, |cap| cap / 100.0);
+        let least = self.spec.logit_softcap.map_or(0.0, |cap| cap / 30.0);
         job.top.is_some_and(|request| request.temperature >= least)
     }
 

@@ -119,7 +119,7 @@ impl JinjaTemplate {
 
     /// Returns true if a prompt has the content of its message.
     fn writes_contents(&self) -> bool {
-        const TEXT: &str = "Hello";
+        const TEXT: &str = "probewords";
         let input = ChatInput { messages: vec![Message::new("user", TEXT)], ..ChatInput::default() };
         self.render(&input).is_ok_and(|prompt| prompt.contains(TEXT))
     }
@@ -209,9 +209,10 @@ impl io::Write for Bounded {
 #[error("{0}")]
 struct Raised(String);
 
-/// Returns a message whose content is a list with a part for its text.
+/// Returns a message whose content is a list with a part for its text, if it has text.
 fn with_parts(message: &Message) -> serde_json::Value {
-    let content = message.content.iter().map(|text| json!({ "type": "text", "text": text }));
+    let text = message.content.iter().filter(|text| !text.is_empty());
+    let content = text.map(|text| json!({ "type": "text", "text": text }));
     let mut members = message.fields.clone();
     members.insert("role".to_owned(), message.role.as_str().into());
     members.insert("content".to_owned(), content.collect());

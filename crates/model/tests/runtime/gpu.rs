@@ -350,8 +350,8 @@ fn check_likeliest(model: &mut dyn LanguageModel) {
     let (always, never) = (|_: &TopLogits| true, |_: &TopLogits| false);
     let request = |set, temperature, is_enough| Wanted::Top(TopRequest { set, temperature, is_enough });
     let wanted = [
-        request(None, 0.4, &always),
-        request(Some(&most), 0.5, &always),
+        request(None, 1.0, &always),
+        request(Some(&most), 1.5, &always),
         request(Some(&few), 1.0, &always),
         request(Some(&most), 1.0, &never),
         Wanted::Largest(Some(&most)),
@@ -366,7 +366,7 @@ fn check_likeliest(model: &mut dyn LanguageModel) {
             let (logits, at) = of(index);
             let top = logits.top(at).expect("a row of so few tokens fits");
             let expected = masked(full.clone(), set);
-            let whole = TopLogits::of(&expected, top.tokens.len(), [0.4, 0.5, 1.0][index]);
+            let whole = TopLogits::of(&expected, top.tokens.len(), [1.0, 1.5, 1.0][index]);
             assert_eq!(top.tokens, whole.tokens, "row {index}");
             assert!((top.rest - whole.rest).abs() <= 1e-4 * whole.rest + 1e-30, "row {index}");
             assert!(top.is_complete || index < 2, "row {index}");

@@ -18,10 +18,10 @@ const MAX_TOP_LOGPROBS: usize = 20;
 pub struct Parameters {
     /// Maximum number of output tokens. If `None`, the server sets the limit.
     pub max_tokens: Option<TokenLimit>,
-    /// Number of output tokens before which nothing but a constraint ends the output. An extension.
+    /// Number of output tokens before which no end-of-sequence token, stop token or stop string ends the
+    /// output. An extension.
     pub min_tokens: usize,
-    /// True if only a limit, a stop or a constraint ends the output, and no end-of-sequence token. An
-    /// extension.
+    /// True if no end-of-sequence token ends the output. An extension.
     pub ignore_eos: bool,
     /// True if the request asks for outputs of any length, with a limit of -1.
     pub unlimited: bool,

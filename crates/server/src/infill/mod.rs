@@ -65,7 +65,9 @@ fn start(
     let format = request.format.as_ref();
     engine.guide = format.and_then(|format| prepare::guide(format, tokenizer.vocabulary(), lead));
     engine.begun.clone_from(&request.begun);
-    engine.stop_tokens.extend(&fill.ends);
+    if !request.parameters.ignore_eos {
+        engine.stop_tokens.extend(&fill.ends);
+    }
     let generation = served.model.engine.generate(engine).map_err(|error| {
         prepare::refused(error, &request.parameters, request.format.as_ref()).about_prompt()
     })?;
