@@ -106,16 +106,18 @@ pub fn render_begun(
 /// Returns the number of messages that a prompt lacks: system and user messages whose texts are not in it, in
 /// their order, and answers with a function whose name is not in it.
 fn missing(prompt: &str, messages: &[Message]) -> usize {
-    let mut rest = prompt;
+    // Templates remove or change white space.
+    let squeezed = |text: &str| text.split_whitespace().collect::<String>();
+    let dense = squeezed(prompt);
+    let mut rest = dense.as_str();
     let mut count = 0;
     for message in messages {
         count += usize::from(called(message).any(|name| !prompt.contains(name)));
         if !is(message, "system") && !is(message, "user") {
             continue;
         }
-        // Templates remove spaces around a text.
-        let said = message.text().trim();
-        match rest.find(said) {
+        let said = squeezed(message.text());
+        match rest.find(&said) {
             Some(at) => rest = &rest[at + said.len()..],
             None => count += 1,
         }

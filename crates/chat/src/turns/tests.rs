@@ -195,3 +195,19 @@ fn calls_that_a_template_leaves_out_become_text() {
     let places: Vec<_> = ["ASKED", "\"add\"", "DONE"].map(|text| prompt.find(text)).into();
     assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{prompt}");
 }
+
+/// A template that writes the system message with the first message of the user, and joins lines.
+struct JoiningLines;
+
+impl ChatTemplate for JoiningLines {
+    fn render(&self, input: &ChatInput) -> Result<String, TemplateError> {
+        let has_user = input.messages.iter().any(|message| message.role == "user");
+        Ok(if has_user { text(&input.messages).replace("\n\n", "\n") } else { String::new() })
+    }
+}
+
+#[test]
+fn changed_white_space_is_no_lost_text() {
+    let prompt = rendered(&JoiningLines, &[("system", "RULES\n\nand more")]).expect("rendered");
+    assert_eq!(prompt, "<user>RULES\nand more");
+}
