@@ -194,10 +194,10 @@ impl<'a> Probe<'a> {
         })
     }
 
-    /// Returns true if the template writes a field of an answer with a call.
-    fn writes(&self, field: &str, native: Native) -> bool {
+    /// Returns true if the template writes the plan of an answer with a call.
+    fn has_plan(&self, native: Native) -> bool {
         let mut answer = call(&NAMES[..1], native);
-        answer.fields.insert(field.to_owned(), THOUGHT.into());
+        answer.fields.insert(PLAN.to_owned(), THOUGHT.into());
         self.with_calls(answer, native).is_some_and(|text| text.contains(THOUGHT))
     }
 
@@ -266,7 +266,7 @@ impl<'a> Probe<'a> {
             short_ids,
             one_call: several.is_none(),
             calls_alone: self.leaves_out_calls(native),
-            has_plan: self.writes(PLAN, native),
+            has_plan: self.has_plan(native),
             ..native
         };
         let [open, between] = [open, between].map(|text| with_placeholder(&text));

@@ -4,6 +4,8 @@
 //! a message of the user. Clients write several system messages, several messages of one speaker in a
 //! row, and messages of the user directly after the result of a call.
 
+use std::borrow::Cow;
+
 use formwork_lm::{ChatInput, ChatTemplate, Message, TemplateError};
 use serde_json::Value;
 
@@ -106,18 +108,30 @@ pub fn render_begun(
 /// Returns the number of messages that a prompt lacks: system and user messages whose texts are not in it, in
 /// their order, and answers with a function whose name is not in it.
 fn missing(prompt: &str, messages: &[Message]) -> usize {
-    // Templates remove or change white space.
-    let squeezed = |text: &str| text.split_whitespace().collect::<String>();
-    let dense = squeezed(prompt);
-    let mut rest = dense.as_str();
+    match missing_from(prompt, messages, |text| Cow::Borrowed(text.trim())) {
+        0 => 0,
+        // Some templates change white space within a text.
+        _ => missing_from(prompt, messages, |text| Cow::Owned(text.split_whitespace().collect())),
+    }
+}
+
+/// Returns the number of missing messages of [`missing`]. `form` changes the white space of a text before it
+/// is compared.
+fn missing_from<'t>(
+    prompt: &'t str,
+    messages: &'t [Message],
+    form: impl Fn(&'t str) -> Cow<'t, str>,
+) -> usize {
+    let compared = form(prompt);
+    let mut rest = &*compared;
     let mut count = 0;
     for message in messages {
         count += usize::from(called(message).any(|name| !prompt.contains(name)));
         if !is(message, "system") && !is(message, "user") {
             continue;
         }
-        let said = squeezed(message.text());
-        match rest.find(&said) {
+        let said = form(message.text());
+        match rest.find(&*said) {
             Some(at) => rest = &rest[at + said.len()..],
             None => count += 1,
         }
@@ -128,8 +142,8 @@ fn missing(prompt: &str, messages: &[Message]) -> usize {
 /// Number of changed conversations that [`render`] tries.
 const STEPS: usize = 6;
 
-/// Returns the changed messages that [`render`] tries as number `steps`: those with its first `steps` changes.
-/// Number 5 has the fifth change alone, and number 6 has all.
+/// Returns messages with the first `steps` changes of [`render`]. If `steps` is 5, only the fifth change is
+/// made. If it is 6, all five are.
 fn with_other_turns(messages: &[Message], steps: usize) -> Vec<Message> {
     if steps == 5 {
         return plain(messages);

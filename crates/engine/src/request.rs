@@ -31,7 +31,7 @@ pub struct Request {
     /// Number of output tokens before which no end-of-sequence token, stop token or stop string ends the
     /// output. If a constraint allows only such tokens, the output ends anyway.
     pub min_tokens: usize,
-    /// Whether an end-of-sequence token may end the output.
+    /// Effect of end-of-sequence tokens.
     pub end_tokens: EndTokens,
     /// Strings that end the output. The output does not include them.
     pub stop: Vec<String>,
@@ -67,13 +67,13 @@ pub struct Request {
     pub deadline: Option<Instant>,
 }
 
-/// Whether an end-of-sequence token may end an output.
+/// Effect of end-of-sequence tokens on an output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum EndTokens {
-    /// The model may end its output.
+    /// They end the output.
     #[default]
     Allowed,
-    /// Only a limit, a stop string, a stop token or a constraint ends the output.
+    /// They are excluded. A limit, a stop string, a stop token or a constraint ends the output.
     Excluded,
 }
 

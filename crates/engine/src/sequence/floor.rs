@@ -41,6 +41,11 @@ impl Floor {
         if self.is_short(len) { self.min_tokens - len - 1 } else { usize::MAX }
     }
 
+    /// Returns true if tokens are excluded after `len` others.
+    pub(super) fn excludes(&self, len: usize) -> bool {
+        self.is_short(len) || self.end_tokens == EndTokens::Excluded
+    }
+
     /// Removes excluded tokens from the mask for the output token at index `len`. Without a mask, all tokens
     /// are allowed.
     ///
@@ -53,7 +58,7 @@ impl Floor {
         matcher: Option<&mut Matcher>,
     ) -> Option<Arc<TokenSet>> {
         let is_short = self.is_short(len);
-        if !is_short && self.end_tokens == EndTokens::Allowed {
+        if !self.excludes(len) {
             return mask;
         }
         let without = |set: &TokenSet, excluded: &[TokenId]| {
@@ -68,10 +73,13 @@ impl Floor {
         let ends: Vec<TokenId> = self.ends.iter().copied().filter(is_excluded).collect();
         if let Some(mask) = mask {
             let rest = without(&mask, &ends);
-            let stops = is_short && matcher.is_none_or(Matcher::accepting);
-            let less = if stops { without(&rest, &self.stops) } else { rest.clone() };
-            let kept = [less, rest].into_iter().find(|set| !set.is_empty());
-            return Some(kept.map_or(mask, Arc::new));
+            if is_short && matcher.is_none_or(Matcher::accepting) {
+                let less = without(&rest, &self.stops);
+                if !less.is_empty() {
+                    return Some(Arc::new(less));
+                }
+            }
+            return Some(if rest.is_empty() { mask } else { Arc::new(rest) });
         }
         if let Some((known, unconstrained)) = &self.unconstrained
             && *known == is_short

@@ -371,7 +371,9 @@ impl Sequence {
     /// Returns the tokens of a set that the mask allows. If there are none, returns one of the set, which the
     /// mask left out because it ends the output.
     fn allowed_of(&self, set: TokenSet) -> TokenSet {
-        let Some(mask) = &self.mask else { return set };
+        let Some(mask) = self.mask.as_ref().filter(|_| self.floor.excludes(self.output().len())) else {
+            return set;
+        };
         let mut allowed = TokenSet::empty(set.universe());
         set.iter().filter(|&token| mask.contains(token)).for_each(|token| allowed.insert(token));
         if allowed.is_empty() {

@@ -8,9 +8,8 @@ use formwork_vocab::Tokenizer;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
 use minijinja::{Environment, Error, ErrorKind, Value};
-use serde_json::json;
 
-use super::{clock, json as filters, lists, python};
+use super::{clock, json, lists, python};
 
 /// Maximum number of steps of minijinja in one rendering. This number takes about one second.
 ///
@@ -103,7 +102,7 @@ impl JinjaTemplate {
         environment.set_fuel(Some(MAX_STEPS));
         environment.set_recursion_limit(MAX_RECURSION);
         environment.set_debug(true);
-        environment.add_filter("tojson", filters::tojson);
+        environment.add_filter("tojson", json::tojson);
         environment.add_function("raise_exception", raise_exception);
         add_clock(&mut environment, clock::default_now());
         let compiled = environment.add_template_owned(NAME, source.clone());
@@ -212,7 +211,7 @@ struct Raised(String);
 /// Returns a message whose content is a list with a part for its text, if it has text.
 fn with_parts(message: &Message) -> serde_json::Value {
     let text = message.content.iter().filter(|text| !text.is_empty());
-    let content = text.map(|text| json!({ "type": "text", "text": text }));
+    let content = text.map(|text| serde_json::json!({ "type": "text", "text": text }));
     let mut members = message.fields.clone();
     members.insert("role".to_owned(), message.role.as_str().into());
     members.insert("content".to_owned(), content.collect());
