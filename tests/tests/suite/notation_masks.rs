@@ -95,6 +95,7 @@ fn all_tools() -> Tools {
         "code": { "type": "string", "pattern": "^[A-Za-z0-9_-]{2,40}$" },
         "line": { "type": "string", "pattern": "^\\S[^\\r\\n]*$" },
         "link": { "type": "string", "format": "uri" },
+        "text": { "type": "string", "minLength": 1, "maxLength": 90 },
         "time": { "type": ["string", "null"], "format": "date-time" },
         "word": { "type": "string", "pattern": "^[^<>]+$", "maxLength": 30 },
     });
@@ -113,9 +114,21 @@ fn compare(
     let part = format_of(&source).answer(&Content::Free, &all_tools(), Thoughts::None).expect("bounded");
     let grammar = Grammar::of_parts(&part, &SchemaOptions::default(), &Limits::default()).expect(name);
     let constraint = Constraint::new(&grammar, Arc::clone(vocabulary)).expect("no tokens");
+    let outputs: Vec<_> = grammar.samples(random.below(1000) as u64).max_bytes(300).take(calls).collect();
+    compare_along(name, (&grammar, &constraint), random, (&outputs, every))
+}
+
+/// Compares every `every`-th mask along outputs of a grammar. Returns the number of masks.
+fn compare_along(
+    name: &str,
+    (grammar, constraint): (&Grammar, &Constraint),
+    random: &mut Random,
+    (outputs, every): (&[Vec<u8>], usize),
+) -> usize {
+    let vocabulary = constraint.vocabulary();
     let mut compared = 0;
-    for output in grammar.samples(random.below(1000) as u64).max_bytes(300).take(calls) {
-        let mut reference = Reference::new(&grammar, vocabulary);
+    for output in outputs {
+        let mut reference = Reference::new(grammar, vocabulary);
         let mut matcher = constraint.matcher();
         let mut rest = &output[..output.len().min(LONGEST)];
         let mut step = random.below(every);
@@ -185,6 +198,48 @@ fn masks_of_every_notation_equal_the_reference() {
     for vocabulary in [short, long, random::vocabulary(&mut random)].map(Arc::new) {
         for name in NOTATIONS {
             assert!(compare(name, &vocabulary, &mut random, (12, 2)) > 60, "{name}");
+        }
+    }
+}
+
+/// Returns calls of a tool with one string, which has up to `longest` characters.
+fn calls_with_strings(random: &mut Random, longest: usize) -> Vec<Vec<u8>> {
+    const PIECES: [&str; 9] = ["a", " ", "\n", "\n\n</", "\n</param", "</parameter", "é", "word ", "🙂"];
+    let call = |length: usize, random: &mut Random| {
+        let mut text = String::new();
+        while text.chars().count() < length {
+            text.push_str(random.pick::<&str>(&PIECES));
+        }
+        let text: String = text.chars().take(length).collect();
+        let call = format!("<function=put>\n<parameter=text>\n{text}\n</parameter>\n</function>");
+        format!("<tool_call>\n{call}\n</tool_call>").into_bytes()
+    };
+    let lengths = [longest, 2, longest - 1, longest / 2, longest, longest];
+    lengths.map(|length| call(length, random)).into()
+}
+
+#[test]
+fn masks_up_to_the_maximum_length_of_a_string_equal_the_reference() {
+    let mut random = Random::new(44);
+    let short = pieces_of_calls(&mut random, 3);
+    let long = pieces_of_calls(&mut random, 12);
+    let source = templates().into_iter().find(|(name, _)| *name == "tags").expect("a template").1;
+    for vocabulary in [short, long, random::vocabulary(&mut random)].map(Arc::new) {
+        for lengths in [json!({ "maxLength": 100 }), json!({ "minLength": 2, "maxLength": 40 }), json!({})] {
+            let mut text = lengths.clone();
+            text["type"] = "string".into();
+            let mut tools = all_tools();
+            tools.tools.push(tool("put", &json!({ "text": text })));
+            let part = format_of(&source).answer(&Content::Free, &tools, Thoughts::None).expect("bounded");
+            let grammar = Grammar::of_parts(&part, &SchemaOptions::default(), &Limits::default());
+            let grammar = grammar.expect("a good schema");
+            // The second constraint takes masks of the first one.
+            for _ in 0..2 {
+                let constraint = Constraint::new(&grammar, Arc::clone(&vocabulary)).expect("no tokens");
+                let longest = lengths["maxLength"].as_u64().unwrap_or(60) as usize;
+                let calls = calls_with_strings(&mut random, longest);
+                compare_along("tags", (&grammar, &constraint), &mut random, (&calls, 1));
+            }
         }
     }
 }

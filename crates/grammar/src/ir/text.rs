@@ -24,6 +24,10 @@ pub(crate) struct TextProgram {
     closing: Vec<u32>,
     /// For each state, the first state with the same transitions over characters beyond ASCII.
     beyond_ascii: Vec<u32>,
+    /// For each state, the least number of characters to an end, or [`NONE`].
+    fewest: Vec<u32>,
+    /// The largest of these numbers.
+    farthest: u32,
 }
 
 /// A transition: the target state, and a range of code points.
@@ -65,8 +69,10 @@ impl TextProgram {
         for state in &mut states {
             state.edges.sort_unstable_by_key(|&(_, range)| range);
         }
-        let beyond_ascii = beyond_ascii(&states);
-        let mut program = Self { closing: vec![NONE; pairs], states, start, min, max, beyond_ascii };
+        let (beyond_ascii, fewest) = (beyond_ascii(&states), fewest(&states));
+        let farthest = fewest.iter().copied().filter(|&count| count != NONE).max().unwrap_or(0);
+        let closing = vec![NONE; pairs];
+        let mut program = Self { states, start, min, max, closing, beyond_ascii, fewest, farthest };
         for length in (0..lengths as u32).rev() {
             // Without a maximum, the texts of the last length can have any number of further characters.
             while program.settle(length) && max.is_none() && length == min {
@@ -126,6 +132,26 @@ impl TextProgram {
             Some(max) => (length < max).then_some(length + 1),
             None => Some((length + 1).min(self.min)),
         }
+    }
+
+    /// Returns the length that stands for `length` in `state`. Texts with the same state and the same such
+    /// length have the same continuations.
+    ///
+    /// A minimum length does not matter where every continuation reaches it.
+    pub(crate) fn settled_length(&self, state: u32, length: u32) -> u32 {
+        if self.max.is_none() && self.is_past_minimum(state, length) { self.min } else { length }
+    }
+
+    /// Reports whether no continuation is too short from `state` after `length` characters.
+    pub(crate) fn is_past_minimum(&self, state: u32, length: u32) -> bool {
+        length.saturating_add(self.fewest[state as usize]) >= self.min
+    }
+
+    /// Returns the number of characters that may certainly follow after `length` characters. Any text of so
+    /// many characters that the automaton allows can be continued up to an end.
+    pub(crate) fn fitting(&self, length: u32) -> u32 {
+        let Some(max) = self.max else { return u32::MAX };
+        max.saturating_sub(length).saturating_sub(self.farthest)
     }
 
     /// Returns the number of bytes to the nearest end from `state` after `length` characters, or [`NONE`].
@@ -198,6 +224,31 @@ fn beyond_ascii(states: &[TextState]) -> Vec<u32> {
         *firsts.entry(wide).or_insert(at)
     };
     states.iter().zip(0..).map(first).collect()
+}
+
+/// Computes [`TextProgram::fewest`].
+fn fewest(states: &[TextState]) -> Vec<u32> {
+    let mut sources = vec![Vec::new(); states.len()];
+    let mut fewest = vec![NONE; states.len()];
+    let mut reached = Vec::new();
+    for (state, at) in states.iter().zip(0..) {
+        state.edges.iter().for_each(|&(target, _)| sources[target as usize].push(at));
+        if state.ends {
+            fewest[at as usize] = 0;
+            reached.push(at);
+        }
+    }
+    let mut next = 0;
+    while let Some(&at) = reached.get(next) {
+        next += 1;
+        for &source in &sources[at as usize] {
+            if fewest[source as usize] == NONE {
+                fewest[source as usize] = fewest[at as usize] + 1;
+                reached.push(source);
+            }
+        }
+    }
+    fewest
 }
 
 /// Returns the first character in both ranges of code points. It has the shortest spelling of them.

@@ -2,7 +2,7 @@
 
 use formwork_vocab::{TokenId, Vocabulary};
 
-use super::{Config, ConfigPart, EquivalentConfig, Frame, Machine, Tolerance, probe};
+use super::{Config, ConfigPart, EquivalentConfig, Frame, Machine, TextPlace, Tolerance, probe};
 use crate::mask::named_tokens::NamedTokens;
 use crate::tokens::{TEXT, TokenEdges, is_lead, spelling};
 use crate::{ByteSet, Profile};
@@ -206,6 +206,10 @@ impl Automaton {
         self.machine.resumed(config)
     }
 
+    pub(crate) fn text_place(&self, config: Config) -> Option<TextPlace> {
+        self.machine.text_place(config)
+    }
+
     pub(crate) fn equivalent_config(&mut self, config: Config) -> Option<EquivalentConfig> {
         self.machine.equivalent_config(config)
     }
@@ -249,14 +253,16 @@ impl Automaton {
     /// Inside the beginning of a closing text, such as `</`, all characters but one lead back into the
     /// text, just as from a place in the middle of the text.
     pub(crate) fn counterpart(&mut self, config: Config) -> Option<(Config, ByteSet)> {
-        /// Maximum number of bytes that lead elsewhere.
+        /// Maximum number of ASCII characters that lead elsewhere. Other characters often lead to the same
+        /// config with their last byte.
         const MOST: usize = 8;
         let other = self.machine.counterpart(config)?;
-        let mut different = ByteSet::default();
+        let (mut different, mut ascii) = (ByteSet::default(), 0);
         for byte in (self.plausible(config) | self.plausible(other)).iter() {
             if self.step(config, byte) != self.step(other, byte) {
                 different.insert(byte);
-                if different.len() > MOST {
+                ascii += usize::from(byte.is_ascii());
+                if ascii > MOST {
                     return None;
                 }
             }

@@ -3,8 +3,11 @@
 //! A [`Machine`] interns its whole state as a [`Config`], so equal states have equal ids. Masks,
 //! caches, rollback, forced bytes and token budgets are written once, for any [`Machine`].
 
+use std::sync::Arc;
+
 use formwork_vocab::TokenId;
 
+use crate::ir::text::TextProgram;
 use crate::mask::named_tokens::NamedTokens;
 use crate::{ByteSet, Profile};
 
@@ -79,6 +82,21 @@ pub(crate) struct Text {
     pub(crate) max: u32,
     /// The config after the closing quote.
     pub(crate) after: Config,
+}
+
+/// A place between two characters of a raw string.
+pub(crate) struct TextPlace {
+    pub(crate) program: Arc<TextProgram>,
+    pub(crate) state: u32,
+    /// Number of characters so far.
+    pub(crate) length: u32,
+}
+
+impl TextPlace {
+    /// Reports whether no continuation is too short for the program.
+    pub(crate) fn is_past_minimum(&self) -> bool {
+        self.program.is_past_minimum(self.state, self.length)
+    }
 }
 
 /// One rule that is being read: its remaining part, and the callers that resume when it ends.
@@ -221,6 +239,12 @@ pub(crate) trait Machine: Send {
     fn resumed(&mut self, config: Config) -> Config {
         let _ = config;
         Config::DEAD
+    }
+
+    /// Returns the place of a config between two characters of a raw string. `None` for all other configs.
+    fn text_place(&self, config: Config) -> Option<TextPlace> {
+        let _ = config;
+        None
     }
 
     /// Returns a config from which most bytes probably lead to the same configs as from `config`. `None`

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use super::probe::WIDE;
 use super::region::{CharGraph, LONG, any_text};
-use super::{Config, Machine, Tolerance};
+use super::{Config, Machine, TextPlace, Tolerance};
 use crate::ByteSet;
 use crate::ir::text::{NONE, TextProgram};
 use crate::mask::named_tokens::NamedTokens;
@@ -57,6 +57,7 @@ impl TextMachine {
         while chars < LONG {
             let Some(next) = self.program.next_length(length) else { break };
             let Some((target, run)) = self.run(state, length, class) else { break };
+            let next = self.program.settled_length(target, next);
             if self.program.state(target).ends {
                 break;
             }
@@ -116,15 +117,17 @@ impl TextMachine {
     /// Returns the place after the code point `c`.
     fn after(&self, place: Place, c: u32) -> Option<Place> {
         let (state, length) = self.program.step(place.state, place.length, char::from_u32(c)?)?;
-        Some(Place::between(state, length))
+        Some(self.between(state, length))
+    }
+
+    /// Returns the place between two characters in `state` after `length` characters.
+    fn between(&self, state: u32, length: u32) -> Place {
+        let length = self.program.settled_length(state, length);
+        Place { state, length, bits: 0, left: 0, bytes: 0 }
     }
 }
 
 impl Place {
-    const fn between(state: u32, length: u32) -> Self {
-        Self { state, length, bits: 0, left: 0, bytes: 0 }
-    }
-
     /// Returns the place after `byte` if the character is not complete then. `None` if no character has
     /// such bytes.
     fn within(self, byte: u8) -> Option<Self> {
@@ -191,7 +194,7 @@ impl CharGraph for Endless<'_> {
 
 impl Machine for TextMachine {
     fn start(&mut self) -> Config {
-        let place = Place::between(self.program.start, 0);
+        let place = self.between(self.program.start, 0);
         self.intern(place)
     }
 
@@ -283,12 +286,17 @@ impl Machine for TextMachine {
         tokens.extend(named.whole.all());
     }
 
+    fn text_place(&self, config: Config) -> Option<TextPlace> {
+        let Place { state, length, left, .. } = self.place(config);
+        (left == 0).then(|| TextPlace { program: Arc::clone(&self.program), state, length })
+    }
+
     fn counterpart(&mut self, config: Config) -> Option<Config> {
         let place = self.place(config);
         let next =
             self.after(place, ' '.into()).filter(|next| place.left == 0 && next.state != place.state)?;
         let returns = self.program.step(next.state, place.length, ' ')?.0 == next.state;
-        returns.then(|| self.intern(Place::between(next.state, place.length)))
+        returns.then(|| self.intern(self.between(next.state, place.length)))
     }
 
     fn tells_tolerance(&self, _config: Config) -> bool {
@@ -412,6 +420,22 @@ mod tests {
         let none = TextProgram::new(states(), 0, (0, Some(0)), &ledger).expect("small");
         assert!(none.is_none());
         assert!(TextProgram::new(states(), 0, (0, Some(1 << 30)), &ledger).is_err());
+    }
+
+    #[test]
+    fn places_at_which_no_text_is_too_short_are_one() {
+        for (min, distinct) in [(0, 1), (1, 1), (4, 4)] {
+            let ledger = Ledger::new(&Limits::default());
+            let program =
+                TextProgram::new(states(), 0, (min, None), &ledger).expect("small").expect("a text");
+            let mut machine = TextMachine::new(Arc::new(program));
+            let mut places = vec![machine.start()];
+            for at in 0..8 {
+                places.push(machine.step(places[at], b'a'));
+            }
+            places.dedup();
+            assert_eq!(places.len(), distinct, "{min}");
+        }
     }
 
     /// An edge that leads to a text too short now is possible after more characters.

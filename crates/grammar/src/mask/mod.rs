@@ -23,9 +23,8 @@ use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
 use crate::machine::Config;
 use crate::machine::automaton::Automaton;
-use crate::mask::char_classes::CharClasses;
 use crate::mask::spans::Spans;
-use crate::mask::tables::{Pool, Strings};
+use crate::mask::tables::Pool;
 use crate::mask::walk::{TextMasks, Walk};
 
 /// The masks of one generation of the caches. Each mask is computed at most once.
@@ -54,10 +53,7 @@ const PLENTY: usize = 8 << 20;
 impl Masks {
     pub(crate) fn new(automaton: &Automaton, vocabulary: &Vocabulary) -> Self {
         let strategy = match automaton.strings() {
-            Some(profile) => Strategy::Strings(TextMasks::new(
-                Strings::of(vocabulary, profile),
-                CharClasses::of(vocabulary),
-            )),
+            Some(profile) => Strategy::Strings(TextMasks::new(vocabulary, profile)),
             None => Strategy::Rules(Spans::new(vocabulary)),
         };
         Self {

@@ -9,16 +9,19 @@
 //! The masks are exact. Each token is tested by the machine's own steps, or by the steps of a
 //! config that the machine declares to be equivalent ([`ConfigPart`]).
 
+mod raw_texts;
+
 use std::sync::Arc;
 
 use formwork_vocab::{TokenId, TokenSet, TokenTrie, TrieNode, Vocabulary};
+use raw_texts::{RawTexts, SharedText};
 use rustc_hash::FxHashMap;
 
-use crate::ByteSet;
 use crate::machine::automaton::Automaton;
 use crate::machine::{Config, ConfigPart, Text};
 use crate::mask::char_classes::CharClasses;
 use crate::mask::tables::{Inside, Notes, Pool, SPACES, STARTS, Strings};
+use crate::{ByteSet, Profile};
 
 /// Tables of the vocabulary, and masks that walks share.
 pub(crate) struct TextMasks {
@@ -31,15 +34,8 @@ pub(crate) struct TextMasks {
     likes: Kept,
     /// Masks of the texts that [`ConfigPart::Shared`] names as `alone`, by config.
     shared: FxHashMap<Config, SharedText>,
-}
-
-/// The tokens that may follow at a place of a text that many rules share.
-#[derive(Clone)]
-struct SharedText {
-    /// The tokens that stay in the text or end with it.
-    mask: Arc<TokenSet>,
-    /// The nodes of the trie at which the text may end although longer tokens follow.
-    ends: Arc<[TrieNode]>,
+    /// Masks of such texts that all grammars of the vocabulary share.
+    raw: Arc<RawTexts>,
 }
 
 /// By config: a mask, and the tokens of the mask that each user of the mask must test one by one.
@@ -64,9 +60,15 @@ impl Undecided {
 }
 
 impl TextMasks {
-    pub(crate) fn new(strings: Arc<Strings>, classes: Arc<CharClasses>) -> Self {
-        let (free, likes, shared) = (FxHashMap::default(), FxHashMap::default(), FxHashMap::default());
-        Self { strings, classes, free, likes, shared }
+    pub(crate) fn new(vocabulary: &Vocabulary, profile: Profile) -> Self {
+        Self {
+            strings: Strings::of(vocabulary, profile),
+            classes: CharClasses::of(vocabulary),
+            free: FxHashMap::default(),
+            likes: FxHashMap::default(),
+            shared: FxHashMap::default(),
+            raw: RawTexts::of(vocabulary),
+        }
     }
 
     pub(crate) fn clear(&mut self) {
@@ -77,11 +79,9 @@ impl TextMasks {
 
     /// Returns the approximate memory of the masks, in bytes.
     pub(crate) fn byte_len(&self) -> usize {
-        let kept = self.free.values().chain(self.likes.values()).map(|(mask, _)| mask);
-        let mut masks = kept.chain(self.shared.values().map(|text| &text.mask));
-        let count = self.free.len() + self.likes.len() + self.shared.len();
-        let ends: usize = self.shared.values().map(|text| size_of_val(&*text.ends)).sum();
-        masks.next().map_or(0, |mask| count * mask.byte_len()) + ends
+        let kept = self.free.values().chain(self.likes.values());
+        let kept: usize = kept.map(|(mask, _)| mask.byte_len()).sum();
+        kept + self.shared.values().map(SharedText::byte_len).sum::<usize>()
     }
 }
 
@@ -94,6 +94,7 @@ pub(crate) struct Walk<'a> {
     texts: &'a mut Kept,
     likes: &'a mut Kept,
     shared: &'a mut FxHashMap<Config, SharedText>,
+    raw: &'a RawTexts,
     pool: &'a Pool,
     /// Nodes whose children must still be visited, each with the config at the node.
     open: Vec<(TrieNode, Config)>,
@@ -142,7 +143,7 @@ impl<'a> Walk<'a> {
     pub(crate) fn new(
         automaton: &'a mut Automaton,
         vocabulary: &'a Vocabulary,
-        TextMasks { strings, classes, free: texts, likes, shared }: &'a mut TextMasks,
+        TextMasks { strings, classes, free: texts, likes, shared, raw }: &'a mut TextMasks,
         pool: &'a Pool,
     ) -> Self {
         let (open, noted) = (Vec::new(), Vec::new());
@@ -154,6 +155,7 @@ impl<'a> Walk<'a> {
             texts,
             likes,
             shared,
+            raw,
             pool,
             open,
             noted,
@@ -233,64 +235,53 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Returns the tokens that may follow a place in a text that many rules share.
-    fn resumed(&mut self, config: Config, alone: Config) -> Arc<TokenSet> {
-        let SharedText { mut mask, ends } = self.alone(alone);
-        let after = self.automaton.resumed(config);
-        if !ends.is_empty() && after != Config::DEAD {
-            self.open.extend(ends.iter().map(|&node| (node, after)));
-            self.run(self.tokens(), Arc::make_mut(&mut mask));
-        }
-        mask
-    }
-
-    /// Returns what may follow a place in a text without anything after it. Computes it once.
-    fn alone(&mut self, config: Config) -> SharedText {
-        if let Some(known) = self.shared.get(&config) {
-            return known.clone();
-        }
-        let counterpart = self.automaton.counterpart(config);
-        let text = match counterpart {
-            Some((other, bytes)) => self.alone_like(config, self.shared.get(&other).cloned(), (other, bytes)),
-            None => self.alone_plain(config),
-        };
-        self.shared.insert(config, text.clone());
-        text
-    }
-
-    fn alone_plain(&mut self, config: Config) -> SharedText {
-        self.ends = Some(Vec::new());
-        let mask = Arc::new(self.plain(config));
-        SharedText { mask, ends: self.ends.take().unwrap_or_default().into() }
-    }
-
-    /// Derives what may follow `config` from what may follow its counterpart `other`. Only the bytes in
-    /// `bytes` lead elsewhere.
-    fn alone_like(
-        &mut self,
-        config: Config,
-        known: Option<SharedText>,
-        (other, bytes): (Config, ByteSet),
-    ) -> SharedText {
-        let ordinary = known.unwrap_or_else(|| {
-            let text = self.alone_plain(other);
-            self.shared.insert(other, text.clone());
-            text
-        });
-        let mut mask = self.pool.copy(&ordinary.mask);
-        let mut ends = ordinary.ends.to_vec();
-        let trie = self.vocabulary.trie();
-        for (_, node) in trie.children(TrieNode::ROOT).filter(|&(byte, _)| bytes.contains(byte)) {
-            for &token in trie.tokens_below(node) {
-                mask.remove(token);
+    /// Changes `mask` and `ends` from the tokens that may follow `other` to those that may follow `config`.
+    /// Only the bytes in `bytes` lead elsewhere. Skips the tokens after a text that leads from both to the
+    /// same config.
+    fn diverge(&mut self, (config, other): (Config, Config), bytes: ByteSet, mask: &mut TokenSet) {
+        let tokens = self.tokens();
+        let trie = tokens.trie;
+        let mut pairs = vec![(TrieNode::ROOT, config, other, bytes)];
+        while let Some((node, config, other, bytes)) = pairs.pop() {
+            for (byte, child) in trie.children(node).filter(|&(byte, _)| bytes.contains(byte)) {
+                let [next, known] = [config, other].map(|from| {
+                    let next = self.automaton.step(from, byte);
+                    let plain = self.automaton.without_names(next);
+                    self.undecided.names |= plain != next;
+                    plain
+                });
+                if next == known {
+                    continue;
+                }
+                if next != Config::DEAD && known != Config::DEAD {
+                    if trie.has_children(child) {
+                        self.change_end(child, next);
+                        let bytes = self.automaton.plausible(next) | self.automaton.plausible(known);
+                        pairs.push((child, next, known, bytes));
+                    }
+                    continue;
+                }
+                for &token in trie.tokens_below(child) {
+                    mask.remove(token);
+                }
+                let below = trie.nodes_below(child);
+                if let Some(ends) = &mut self.ends {
+                    ends.retain(|&end| end != child && !below.contains(&end.index()));
+                }
+                self.arrive(tokens, (child, next), byte == b'"' || node == TrieNode::ROOT, mask);
             }
-            let below = trie.nodes_below(node);
-            ends.retain(|&end| end != node && !below.contains(&end.index()));
         }
-        self.ends = Some(ends);
-        self.expand(self.tokens(), (TrieNode::ROOT, config), bytes, &mut mask);
-        self.run(self.tokens(), &mut mask);
-        SharedText { mask: Arc::new(mask), ends: self.ends.take().unwrap_or_default().into() }
+        self.run(tokens, mask);
+    }
+
+    /// Adds a node to `ends` or removes it, depending on whether the text may end there.
+    fn change_end(&mut self, node: TrieNode, config: Config) {
+        if let Some(ends) = &mut self.ends {
+            ends.retain(|&end| end != node);
+            if self.automaton.accepting(config) {
+                ends.push(node);
+            }
+        }
     }
 
     /// Returns the mask of `config`, which other configs are equivalent to. Computes each such mask
@@ -333,14 +324,7 @@ impl<'a> Walk<'a> {
         let Some((other, bytes)) = counterpart else { return Arc::new(self.plain(config)) };
         let ordinary = self.like(strings, other);
         let mut mask = self.pool.copy(&ordinary);
-        let trie = self.vocabulary.trie();
-        for (_, node) in trie.children(TrieNode::ROOT).filter(|&(byte, _)| bytes.contains(byte)) {
-            for &token in trie.tokens_below(node) {
-                mask.remove(token);
-            }
-        }
-        self.expand(self.tokens(), (TrieNode::ROOT, config), bytes, &mut mask);
-        self.run(self.tokens(), &mut mask);
+        self.diverge((config, other), bytes, &mut mask);
         Arc::new(mask)
     }
 

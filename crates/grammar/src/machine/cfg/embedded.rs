@@ -12,7 +12,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::program::{Dot, EmbeddedProgram, Shortest};
 use crate::ByteSet;
-use crate::machine::{Config, ConfigPart, EquivalentConfig, Machine, Tolerance};
+use crate::machine::{Config, ConfigPart, EquivalentConfig, Machine, TextPlace, Tolerance};
 use crate::mask::named_tokens::NamedTokens;
 
 /// The other machines of a grammar, and the dots that stand for their configs.
@@ -173,6 +173,11 @@ impl Embedded {
         let (program, machine, config) = self.place_mut(dot);
         let EquivalentConfig { other, bytes } = machine.equivalent_config(config)?;
         Some((self.dot(program, other)?, bytes))
+    }
+
+    pub(super) fn text_place(&self, dot: Dot) -> Option<TextPlace> {
+        let (machine, config) = self.place(dot);
+        machine.text_place(config)
     }
 
     pub(super) fn counterpart(&mut self, dot: Dot) -> Option<Dot> {

@@ -173,6 +173,13 @@ impl Program {
         self.starts[rule.index()]
     }
 
+    /// Returns the rule that a state calls if the state only calls this rule, as a tail call.
+    pub(crate) fn tail_call(&self, state: &State) -> Option<RuleId> {
+        let [edge] = *state.calls else { return None };
+        let is_only = !state.accepting && state.bytes.is_empty() && state.embedded.is_none();
+        (is_only && self.state(edge.target).is_final()).then_some(edge.rule)
+    }
+
     /// Returns a shortest text of the root rule.
     pub(crate) fn shortest_text(&self) -> Vec<u8> {
         let mut text = Vec::new();

@@ -33,7 +33,7 @@ use super::returns::{Circle, OUTPUT_END, Return, ReturnId, Slot, redirect};
 use super::worklist::Worklist;
 use crate::ir::expr::RuleId;
 use crate::machine::hashed::Hashed;
-use crate::machine::{Config, ConfigPart, EquivalentConfig, Frame, Machine, Text, Tolerance};
+use crate::machine::{Config, ConfigPart, EquivalentConfig, Frame, Machine, Text, TextPlace, Tolerance};
 use crate::mask::named_tokens::NamedTokens;
 use crate::{ByteSet, GrammarError, Profile};
 
@@ -226,6 +226,14 @@ impl CfgMachine {
                 (self.embedded.ends(item.dot), !self.embedded.plausible(item.dot).is_empty())
             } else {
                 let state = self.program.state(item.dot);
+                // Rows after equal calls get equal kernels, whatever rule calls. Grammars without other machines
+                // do not need this: their masks come from spans, which rows share anyway.
+                if !self.program.embedded.is_empty()
+                    && let Some(rule) = self.program.tail_call(state)
+                {
+                    open.push(Item { dot: self.program.start(rule), ..item });
+                    continue;
+                }
                 (state.accepting, state.goes_on())
             };
             if ends {
@@ -553,6 +561,10 @@ impl Machine for CfgMachine {
         let item = self.lone_embedded(config)?;
         let (other, bytes) = self.embedded.equivalent_config(item.dot)?;
         Some(EquivalentConfig { other: self.with_dot(item, Some(other)), bytes })
+    }
+
+    fn text_place(&self, config: Config) -> Option<TextPlace> {
+        self.embedded.text_place(self.lone_embedded(config)?.dot)
     }
 
     fn counterpart(&mut self, config: Config) -> Option<Config> {

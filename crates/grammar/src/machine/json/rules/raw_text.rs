@@ -123,7 +123,9 @@ impl Writer<'_> {
                 known.clear();
             }
             let bytes = ledger.held().saturating_sub(bytes);
-            known.insert(key, (Arc::clone(&program), bytes));
+            // Another thread may have built the same program. Equal programs share their masks if they are one.
+            let (known, _) = known.entry(key).or_insert_with(|| (program, bytes));
+            return Ok(Some(Arc::clone(known)));
         }
         Ok(Some(program))
     }
