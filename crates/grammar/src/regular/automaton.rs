@@ -33,7 +33,7 @@ const TRANSITIONS: usize = 1 << 21;
 ///
 /// From every state except the start, some text leads to a state at which a language accepts. No
 /// two states are equivalent: some text leads from them to states with different labels.
-#[derive(Debug)]
+#[derive(PartialEq, Eq, Hash, Debug)]
 pub(crate) struct TextDfa {
     /// For each state, the index of its first transition in `transitions`. The last entry is the
     /// number of all transitions.
@@ -73,6 +73,12 @@ impl TextDfa {
     /// Returns the number of states, at least 1.
     pub(crate) fn len(&self) -> usize {
         self.state_labels.len()
+    }
+
+    /// Returns the approximate memory in bytes.
+    pub(crate) fn byte_len(&self) -> usize {
+        let states = size_of_val(&*self.offsets) + size_of_val(&*self.state_labels) + self.free.len();
+        states + size_of_val(&*self.transitions) + size_of_val(&*self.labels)
     }
 
     /// Returns the state after `c`. `None` if no language accepts any text that continues this way.

@@ -7,6 +7,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::hash::{Hash, Hasher};
 
 use super::cost::Shortest;
 use super::spelling::Decode;
@@ -28,6 +29,21 @@ pub(crate) struct Texts {
     /// For each state, the rest of a string to any end with the fewest characters: its number of
     /// characters, and its bytes, closing quote included.
     fewest: Vec<Option<(u32, Shortest)>>,
+}
+
+/// Everything else follows from the automaton.
+impl PartialEq for Texts {
+    fn eq(&self, other: &Self) -> bool {
+        self.dfa == other.dfa
+    }
+}
+
+impl Eq for Texts {}
+
+impl Hash for Texts {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.dfa.hash(state);
+    }
 }
 
 /// A count that stands for infinitely many texts. Finite counts are capped at `ENDLESS - 1`.
@@ -98,6 +114,12 @@ impl Texts {
             *below = ENDLESS;
         }
         below
+    }
+
+    /// Returns the approximate memory in bytes.
+    pub(crate) fn byte_len(&self) -> usize {
+        let nearest: usize = self.nearest.iter().map(|states| size_of_val(&**states)).sum();
+        self.dfa.byte_len() + nearest + size_of_val(&*self.any) + size_of_val(&*self.fewest)
     }
 
     pub(crate) fn dfa(&self) -> &TextDfa {

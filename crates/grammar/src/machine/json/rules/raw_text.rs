@@ -1,6 +1,6 @@
 //! Raw strings: programs that match a string as it stands, together with the text after it.
 
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use rustc_hash::FxHashMap;
 
@@ -12,6 +12,7 @@ use crate::argument_types::ValueTypes;
 use crate::error::GrammarError;
 use crate::ir::expr::{Expr, RuleId};
 use crate::ir::json::program::{LanguageRule, TextRule};
+use crate::ir::json::texts::Texts;
 use crate::ir::text::{TextProgram, TextState};
 
 /// The raw strings of a level and form that have a content, followed by the text `lead`. Strings that read
@@ -34,12 +35,57 @@ pub(super) enum Content {
     Language(u32),
 }
 
-/// Kept programs of raw strings, each with the memory that building it took.
-type KnownTexts = FxHashMap<TextKey, (Arc<TextProgram>, usize)>;
+/// Programs of raw strings that are kept for later schemas.
+#[derive(Default)]
+struct KnownTexts {
+    /// Each program comes with the memory that building it took.
+    programs: FxHashMap<TextKey, (Arc<TextProgram>, usize)>,
+    /// Memory of the programs in bytes.
+    bytes: usize,
+}
 
-/// Key of a program of raw strings with bounded lengths. It has the forbidden texts, the opening of arrays
-/// and objects, and the types to exclude. The length bounds and the text after the string follow.
-type TextKey = (Vec<String>, Option<String>, ValueTypes, TextRule, String);
+/// Everything that a program of raw strings depends on.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct TextKey {
+    /// The forbidden texts.
+    avoid: Vec<String>,
+    /// The text with which arrays and objects begin if they are not JSON.
+    nested_open: Option<String>,
+    /// The types whose texts are left out.
+    rivals: ValueTypes,
+    lengths: TextRule,
+    /// The automaton of the strings. `None` if they are all strings of these lengths.
+    language: Option<Arc<Texts>>,
+    /// The text after the string.
+    lead: String,
+}
+
+impl KnownTexts {
+    /// Maximum memory of all programs, in bytes.
+    const MOST_BYTES: usize = 16 << 20;
+    /// Maximum memory of one program, in bytes.
+    const LARGEST: usize = 1 << 20;
+
+    fn lock() -> MutexGuard<'static, Self> {
+        static KNOWN: LazyLock<Mutex<KnownTexts>> = LazyLock::new(Mutex::default);
+        KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps a program, unless it is too large. Returns the program that is kept for `key`, since programs share
+    /// their masks only if they are one.
+    fn insert(key: TextKey, program: Arc<TextProgram>, built_bytes: usize) -> Arc<TextProgram> {
+        let bytes = program.byte_len() + key.language.as_ref().map_or(0, |language| language.byte_len());
+        if bytes > Self::LARGEST {
+            return program;
+        }
+        let mut known = Self::lock();
+        if known.bytes > Self::MOST_BYTES {
+            *known = Self::default();
+        }
+        known.bytes += bytes;
+        Arc::clone(&known.programs.entry(key).or_insert((program, built_bytes)).0)
+    }
+}
 
 impl Writer<'_> {
     /// Returns expressions for raw strings with a content, followed by `lead`, in each form that has some of
@@ -76,10 +122,7 @@ impl Writer<'_> {
         if let Some(&(rule, _)) = known {
             return Ok(Some(rule));
         }
-        let program = match &text.content {
-            Content::Lengths(lengths) => self.text_of_lengths(&text, lengths)?,
-            Content::Language(language) => self.text_of_language(&text, *language)?,
-        };
+        let program = self.program_of(&text)?;
         let Some(program) = program else { return Ok(None) };
         let rule = self.rule("text");
         self.spend(1)?;
@@ -89,56 +132,58 @@ impl Writer<'_> {
         Ok(Some(rule))
     }
 
-    /// Returns the program for all raw strings of some lengths and the text after them.
+    /// Returns the program for some raw strings and the text after them. Returns `None` if there are no such
+    /// strings.
     ///
-    /// The strings of most tools have the same programs, so small programs are built once per process. A
-    /// known program costs no work, like an automaton of a format.
-    fn text_of_lengths(
-        &mut self,
-        text: &RawText,
-        lengths: &TextRule,
-    ) -> Result<Option<Arc<TextProgram>>, GrammarError> {
-        /// Maximum number of programs that are kept for later schemas, and their maximum size in bytes.
-        const SHARED: (usize, usize) = (256, 1 << 15);
-        static KNOWN: LazyLock<Mutex<KnownTexts>> = LazyLock::new(Mutex::default);
-        let lock = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    /// The strings of most tools have the same programs, so programs are built once per process. A known program
+    /// costs no work, like an automaton of a format.
+    fn program_of(&mut self, text: &RawText) -> Result<Option<Arc<TextProgram>>, GrammarError> {
         let RawText { form, rivals, lead, .. } = text;
         let (avoid, nested_open) = self.avoided(*form);
-        let key = (avoid.to_vec(), nested_open.map(str::to_owned), *rivals, lengths.clone(), lead.clone());
+        let (lengths, language) = match &text.content {
+            Content::Lengths(lengths) => (lengths.clone(), None),
+            Content::Language(rule) => {
+                let LanguageRule { language, max, .. } = self.program.language_rules[*rule as usize];
+                (TextRule { min: 0, max }, Some(Arc::clone(&self.program.languages[language as usize])))
+            }
+        };
+        let key = TextKey {
+            avoid: avoid.to_vec(),
+            nested_open: nested_open.map(str::to_owned),
+            rivals: *rivals,
+            lengths,
+            language,
+            lead: lead.clone(),
+        };
         let Some(notated) = &self.notated else { return Ok(None) };
         let ledger = notated.ledger;
-        let known = lock().get(&key).cloned();
+        let known = KnownTexts::lock().programs.get(&key).cloned();
         if let Some((program, bytes)) = known {
             ledger.hold(bytes)?;
             return Ok(Some(program));
         }
         let bytes = ledger.held();
-        // One automaton for the string and the text after it decides every byte.
-        let automaton = self.allowed(*rivals, *form, Some(lead))?;
-        let TextRule { min, max } = *lengths;
-        let Some(program) = self.text_of(&automaton, (min, max), lead)? else { return Ok(None) };
-        if program.byte_len() <= SHARED.1 {
-            let mut known = lock();
-            if known.len() >= SHARED.0 {
-                known.clear();
-            }
-            let bytes = ledger.held().saturating_sub(bytes);
-            // Another thread may have built the same program. Equal programs share their masks if they are one.
-            let (known, _) = known.entry(key).or_insert_with(|| (program, bytes));
-            return Ok(Some(Arc::clone(known)));
-        }
-        Ok(Some(program))
+        let automaton = match &key.language {
+            // One automaton for the string and the text after it decides every byte.
+            None => self.allowed(*rivals, *form, Some(lead))?,
+            Some(language) => match self.text_of_language(text, language)? {
+                Some(automaton) => Arc::new(automaton),
+                None => return Ok(None),
+            },
+        };
+        let Some(program) = self.text_of(&automaton, &key.lengths, lead)? else { return Ok(None) };
+        Ok(Some(KnownTexts::insert(key, program, ledger.held().saturating_sub(bytes))))
     }
 
-    /// Returns the program for the raw strings of a language rule and the text after them.
+    /// Returns the automaton of the raw strings of a language and the text after them. Returns `None` if there
+    /// are no such strings.
     fn text_of_language(
         &mut self,
         text: &RawText,
-        rule: u32,
-    ) -> Result<Option<Arc<TextProgram>>, GrammarError> {
+        language: &Texts,
+    ) -> Result<Option<Automaton>, GrammarError> {
         let RawText { form, rivals, lead, .. } = text;
-        let LanguageRule { language, max, .. } = self.program.language_rules[rule as usize];
-        let of_rule = of_language(self.program.languages[language as usize].dfa(), |label| label != 0);
+        let of_rule = of_language(language.dfa(), |label| label != 0);
         let limit = self.limit.min(PARTS);
         let (avoid, _) = self.avoided(*form);
         // Few languages have the characters of the texts after values.
@@ -158,15 +203,15 @@ impl Writer<'_> {
         if let Some(notated) = &self.notated {
             notated.ledger.spend(4 * parts)?;
         }
-        self.text_of(&automaton, (0, max), lead)
+        Ok(Some(automaton))
     }
 
-    /// Returns the program of an automaton of strings followed by `lead`. `min` and `max` bound the lengths
-    /// of the strings without `lead`.
+    /// Returns the program of an automaton of strings followed by `lead`. `lengths` are those of the strings
+    /// without `lead`.
     fn text_of(
         &self,
         automaton: &Automaton,
-        (min, max): (u32, Option<u32>),
+        lengths: &TextRule,
         lead: &str,
     ) -> Result<Option<Arc<TextProgram>>, GrammarError> {
         let Some(notated) = &self.notated else { return Ok(None) };
@@ -175,7 +220,7 @@ impl Writer<'_> {
             ends: state.ends,
         });
         let len = lead.chars().count() as u32;
-        let lengths = (min.saturating_add(len), max.map(|max| max.saturating_add(len)));
+        let lengths = (lengths.min.saturating_add(len), lengths.max.map(|max| max.saturating_add(len)));
         let program = TextProgram::new(states.collect(), automaton.start as u32, lengths, notated.ledger)?;
         Ok(program.map(Arc::new))
     }
