@@ -8,6 +8,7 @@ use crate::harmony::Harmony;
 use crate::named::{self, WrittenCalls};
 use crate::numbering::Numbering;
 use crate::probe::{Calls, JsonReason, Native, Probe};
+use crate::response_template::ResponseTemplate;
 use crate::tags::{self, Marked};
 use crate::thinking::ThinkingVariables;
 use crate::tool::{CustomInput, Tool, Tools};
@@ -99,7 +100,7 @@ impl ChatFormat {
         let ends: Vec<String> =
             vocabulary.ends().iter().map(spelling).filter(|end| !end.is_empty()).collect();
         let probe = Probe::new(template, &ends);
-        let mut thoughts = thoughts(&probe, template.source(), &controls);
+        let mut thoughts = thoughts(&probe, template, &controls);
         let before_words = probe.before_words().unwrap_or_default();
         let closes_alone = |tags: &&mut Tags| before_words.trim() == tags.close.text();
         let alone = thoughts.as_mut().filter(closes_alone);
@@ -119,7 +120,12 @@ impl ChatFormat {
             if format.is_usable() { Ok((format, calls)) } else { Err(JsonReason::LikeText) }
         });
         let found = calls.as_ref().ok().map(|(format, _)| format);
-        let named = named::of(&probe, template.source(), &controls, found);
+        let response = template.response_template().and_then(ResponseTemplate::of);
+        let own = response.filter(|_| found.is_none()).and_then(|response| response.calls(&controls, &ends));
+        let own = own.filter(CallFormat::is_usable);
+        let named = own
+            .map(|format| (format, WrittenCalls::of(&probe)))
+            .or_else(|| named::of(&probe, template.source(), &controls, found));
         let system = probe.has_system();
         let thinking = ThinkingVariables::of(&|variables| probe.prompt_with(variables), harmony.is_some());
         let none = Numbering::default();
@@ -297,9 +303,9 @@ const THOUGHT_TAGS: [(&str, &str); 4] = [
 ];
 
 /// Returns the tags around thoughts: the tags that the template writes around a thought, `<think>` and
-/// `</think>` if they occur in a rendered prompt, or tags that the template mentions and that are control
-/// tokens. Returns `None` if there are no such tags.
-fn thoughts(probe: &Probe<'_>, source: Option<&str>, controls: &[(TokenId, String)]) -> Option<Tags> {
+/// `</think>` if they occur in a rendered prompt, or tags of the response template, or tags that the template mentions and that
+/// are control tokens. Returns `None` if there are no such tags.
+fn thoughts(probe: &Probe<'_>, template: &dyn ChatTemplate, controls: &[(TokenId, String)]) -> Option<Tags> {
     let tags = |open: &str, close: &str| Tags {
         open: Marked::new(open, controls),
         close: Marked::new(close, controls),
@@ -320,13 +326,18 @@ fn thoughts(probe: &Probe<'_>, source: Option<&str>, controls: &[(TokenId, Strin
     let begun = header.contains("<think>");
     let written = probe.before_words().filter(|before| before.contains("</think>"));
     let is_mentioned = |(_, close): &(&str, &str)| {
-        source.is_some_and(|source| source.contains(close))
+        template.source().is_some_and(|source| source.contains(close))
             && controls.iter().any(|(_, spelling)| spelling == close)
     };
     match around {
         Some((open, close)) => Some(tags(&open, close)),
         None if begun || written.is_some() || probe.can_forgo_thoughts() => Some(tags("<think>", "</think>")),
-        None => THOUGHT_TAGS.into_iter().find(is_mentioned).map(|(open, close)| tags(open, close)),
+        None => {
+            let response = template.response_template().and_then(ResponseTemplate::of);
+            let read = response.and_then(ResponseTemplate::thoughts).map(|(open, close)| tags(&open, &close));
+            let mentioned = || THOUGHT_TAGS.into_iter().find(is_mentioned);
+            read.or_else(|| mentioned().map(|(open, close)| tags(open, close)))
+        }
     }
 }
 

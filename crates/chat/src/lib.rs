@@ -29,6 +29,7 @@ mod named;
 mod numbering;
 mod probe;
 mod reader;
+mod response_template;
 mod tags;
 mod thinking;
 mod tool;

@@ -33,20 +33,20 @@ struct Named {
     separator: Option<&'static str>,
     /// Text after the last arguments.
     close: &'static str,
-    arguments: Form,
+    arguments: Form<'static>,
 }
 
 /// Form of the arguments of a call.
-enum Form {
+pub(crate) enum Form<'t> {
     Json,
     /// `a='b', n=3`, with JSON in arrays and objects.
     Python,
     /// `a="b", n=3`, with JSON in arrays and objects.
     Keywords,
     /// Bare names, and strings between two of these quotes.
-    Quoted(&'static str),
+    Quoted(&'t str),
     /// Raw values, with the texts before a name, before a value and after a value.
-    Raw([&'static str; 3]),
+    Raw([&'t str; 3]),
 }
 
 /// All named formats. Of several that apply, the first counts.
@@ -183,9 +183,7 @@ pub(crate) fn of(
     if found.is_some_and(|found| !named.replaces || found.open.trigger() == format.open.trigger()) {
         return None;
     }
-    let written =
-        WrittenCalls { declares_tools: probe.declares_tools(), has_results: probe.writes_results() };
-    Some((format, written))
+    Some((format, WrittenCalls::of(probe)))
 }
 
 impl Named {
@@ -202,8 +200,8 @@ impl Named {
     }
 }
 
-impl Form {
-    fn layout(&self, controls: &[(TokenId, String)]) -> Arguments {
+impl Form<'_> {
+    pub(crate) fn layout(&self, controls: &[(TokenId, String)]) -> Arguments {
         let python = ["None", "False", "True"];
         let json = ["null", "false", "true"];
         match self {
@@ -227,6 +225,10 @@ impl Form {
 }
 
 impl WrittenCalls {
+    pub(crate) fn of(probe: &Probe<'_>) -> Self {
+        Self { declares_tools: probe.declares_tools(), has_results: probe.writes_results() }
+    }
+
     /// Converts the calls of messages to text. Results become messages of the user if the template
     /// writes no results.
     pub(crate) fn messages(self, messages: &[Message], calls: &CallFormat) -> Vec<Message> {

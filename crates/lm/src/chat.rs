@@ -54,6 +54,12 @@ pub trait ChatTemplate: Send + Sync {
     fn source(&self) -> Option<&str> {
         None
     }
+
+    /// Returns the `response_template` of the tokenizer's configuration, which describes how `transformers`
+    /// reads answers. `None` if there is none.
+    fn response_template(&self) -> Option<&Value> {
+        None
+    }
 }
 
 /// Error from compiling or rendering a chat template.

@@ -99,6 +99,69 @@ const FAMILIES: [Family; 9] = [
     ),
 ];
 
+/// A model whose template does not show its calls, and a turn with calls.
+struct Subject {
+    name: &'static str,
+    vocabulary: Vocabulary,
+    template: JinjaTemplate,
+    turn: &'static str,
+}
+
+impl Subject {
+    fn format(&self) -> ChatFormat {
+        ChatFormat::of(&self.template, &self.vocabulary)
+    }
+}
+
+/// Returns the families with marks, and models with a response template.
+fn subjects() -> Vec<Subject> {
+    let template =
+        |mark: &str| JinjaTemplate::new(&format!("{mark}{SILENT}"), None, None).expect("a template");
+    let families = FAMILIES.into_iter().map(|(name, controls, mark, turn)| Subject {
+        name,
+        vocabulary: vocabulary(controls),
+        template: template(mark),
+        turn,
+    });
+    let captured = json!({ "type": "function", "function": { "name": "{name}", "arguments": "{content}" } });
+    let read = [
+        (
+            "read as objects",
+            json!({ "open": "<call>", "close": "</call>", "repeats": true, "content": "json",
+                "transform": { "type": "function", "function": "{content}" } }),
+            "<call>{\"name\": \"save\", \"arguments\": {\"path\": \"it's\", \"lines\": 2}}</call><call>{\"name\": \"now\", \"arguments\": {}}</call>",
+        ),
+        (
+            "read as tags",
+            json!({ "open_pattern": r"<call>\s*<(?P<name>[^>]+)>", "close_pattern": r"</call>\s*",
+                "repeats": true, "content": "xml-inline", "transform": captured,
+                "content_args": { "tag_pattern": r"<key>(?P<key>[^<]+)</key>\s*<value>(?P<value>.*?)</value>" } }),
+            "<call><save><key>path</key><value>it's</value><key>lines</key><value>2</value></call><call><now></call>",
+        ),
+        (
+            "read as quoted text",
+            json!({ "open_pattern": r"<call>call:(?P<name>\w+)", "close": "</call>", "repeats": true,
+                "content": "json", "transform": captured,
+                "content_args": { "string_delims": [["~'~", "~'~"]], "unquoted_keys": true } }),
+            "<call>call:save{lines:2,path:~'~it's~'~}</call><call>call:now{}</call>",
+        ),
+        (
+            "read as Python",
+            json!({ "open": "<calls>", "close": "</calls>", "content": "python-call-list",
+                "transform_each": true,
+                "transform": { "function": { "name": "{name}", "arguments": "{arguments}" } } }),
+            "<calls>[save(path=\"it's\", lines=2), now()]</calls>",
+        ),
+    ];
+    let read = read.into_iter().map(|(name, calls, turn)| Subject {
+        name,
+        vocabulary: vocabulary(&[]),
+        template: template("").with_response_template(Some(json!({ "fields": { "tool_calls": calls } }))),
+        turn,
+    });
+    families.chain(read).collect()
+}
+
 fn format_of(source: &str, vocabulary: &Vocabulary) -> ChatFormat {
     ChatFormat::of(&JinjaTemplate::new(source, None, None).expect("a template"), vocabulary)
 }
@@ -141,10 +204,8 @@ fn read(format: &ChatFormat, vocabulary: &Vocabulary, text: &str, step: usize) -
 
 #[test]
 fn marks_of_a_model_choose_its_format() {
-    for (name, controls, mark, turn) in FAMILIES {
-        let vocabulary = vocabulary(controls);
-        let source = format!("{mark}{SILENT}");
-        let format = format_of(&source, &vocabulary);
+    for subject in subjects() {
+        let (format, Subject { name, vocabulary, template, turn }) = (subject.format(), subject);
         assert!(format.declares_tools(), "{name}");
         let first = ("save".to_owned(), json!({ "path": "it's", "lines": 2 }));
         let mut expected = vec![first, ("now".to_owned(), json!({}))];
@@ -163,7 +224,7 @@ fn marks_of_a_model_choose_its_format() {
         result.fields.insert("tool_call_id".to_owned(), "a".into());
         let input =
             format.input(&[Message::new("user", "Hi"), assistant, result], &tools().tools, Map::new());
-        let text = JinjaTemplate::new(&source, None, None).expect("a template").render(&input).expect(name);
+        let text = template.render(&input).expect(name);
         let spaced = text.replace("\":", "\": ").replace("\":  ", "\": ").replace(",\"", ", \"");
         assert!(text.contains(turn) || spaced.contains(turn), "{name}: {text}");
         assert!(text.contains("<|im_start|>tool\nit is done"), "{name}: {text}");
@@ -172,9 +233,8 @@ fn marks_of_a_model_choose_its_format() {
 
 #[test]
 fn what_a_grammar_writes_in_a_named_format_is_read_back() {
-    for (name, controls, mark, _) in FAMILIES {
-        let vocabulary = vocabulary(controls);
-        let format = format_of(&format!("{mark}{SILENT}"), &vocabulary);
+    for subject in subjects() {
+        let (format, Subject { name, vocabulary, .. }) = (subject.format(), subject);
         let part = format.answer(&Content::Free, &tools(), Thoughts::None).expect("bounded");
         let grammar = Grammar::of_parts(&part, &SchemaOptions::default(), &Limits::default()).expect(name);
         let mut count = 0;
@@ -196,6 +256,30 @@ fn what_a_grammar_writes_in_a_named_format_is_read_back() {
         }
         assert!(count > 30, "{name}: {count}");
     }
+}
+
+#[test]
+fn a_response_template_counts_where_the_chat_template_shows_nothing() {
+    let response = json!({ "version": 1, "fields": {
+        "thinking": { "open": "<note>", "close": "</note>" },
+        "tool_calls": { "open": "<call>", "close": "</call>", "content": "json",
+            "transform": { "function": "{content}" } },
+    } });
+    let calls = "{% for c in m.tool_calls %}<tool>{\"name\": \"{{ c.function.name }}\", \"arguments\": {{ c.function.arguments | tojson }}}</tool>{% endfor %}<|im_end|>";
+    let showing = SILENT.replace("<|im_end|>", calls);
+    let describe = |source: &str, response: Option<Value>| {
+        let template = JinjaTemplate::new(source, None, None).expect("a template");
+        ChatFormat::of(&template.with_response_template(response), &vocabulary(&[])).describe()
+    };
+    let both = describe(&showing, Some(response.clone()));
+    assert!(both.sample.starts_with("<tool>{\"name\""), "{}", both.sample);
+    let alone = describe(SILENT, Some(response.clone()));
+    assert!(alone.sample.starts_with("<call>{\"name\": \"get_weather\""), "{}", alone.sample);
+    assert_eq!(alone.json_reason, None);
+    assert_eq!(alone.thoughts, Some(("<note>".to_owned(), "</note>".to_owned())));
+    let mut unknown = response;
+    unknown["version"] = 2.into();
+    assert_eq!(describe(SILENT, Some(unknown)), describe(SILENT, None));
 }
 
 #[test]

@@ -134,7 +134,12 @@ impl Checkpoint {
         now: Option<SystemTime>,
     ) -> Result<Arc<dyn ChatTemplate>, TemplateError> {
         let Some(source) = self.chat_template() else { return Ok(Arc::new(PlainTemplate)) };
-        let template = JinjaTemplate::for_tokenizer(source, tokenizer)?;
+        let response_template = match self {
+            Self::Gguf(_) => None,
+            Self::Safetensors(model) => model.response_template().cloned(),
+        };
+        let template =
+            JinjaTemplate::for_tokenizer(source, tokenizer)?.with_response_template(response_template);
         Ok(Arc::new(match now {
             Some(now) => template.with_now(now),
             None => template,

@@ -48,6 +48,7 @@ struct Folder {
     path: PathBuf,
     config: Map<String, Value>,
     chat_template: Option<String>,
+    response_template: Option<Value>,
     /// Modules of a model for embeddings.
     modules: Option<Modules>,
     maps: Vec<Arc<FileMap>>,
@@ -85,6 +86,7 @@ impl Safetensors {
             path: path.to_owned(),
             config,
             chat_template: chat_template(path)?,
+            response_template: response_template(path)?,
             modules: Modules::read(path)?,
             maps: Vec::new(),
             tensors: Vec::new(),
@@ -108,6 +110,7 @@ impl Safetensors {
             path: path.to_owned(),
             config: Map::new(),
             chat_template: None,
+            response_template: None,
             modules: None,
             maps: Vec::new(),
             tensors: Vec::new(),
@@ -176,6 +179,11 @@ impl Safetensors {
     /// `None` if neither file contains one.
     pub fn chat_template(&self) -> Option<&str> {
         self.0.chat_template.as_deref()
+    }
+
+    /// Returns the `response_template` of `tokenizer_config.json`, if there is one.
+    pub fn response_template(&self) -> Option<&Value> {
+        self.0.response_template.as_ref()
     }
 
     pub(crate) fn maps(&self) -> &[Arc<FileMap>] {
@@ -253,6 +261,14 @@ fn chat_template(folder: &Path) -> Result<Option<String>, LoadError> {
         }),
         _ => None,
     })
+}
+
+fn response_template(folder: &Path) -> Result<Option<Value>, LoadError> {
+    let config = folder.join(TOKENIZER_CONFIG);
+    if !config.exists() {
+        return Ok(None);
+    }
+    Ok(read_object(&config)?.remove("response_template").filter(Value::is_object))
 }
 
 /// Adds the content of `hf_quant_config.json` to the configuration of a folder, as the field

@@ -56,6 +56,7 @@ pub struct JinjaTemplate {
     eos: Option<String>,
     /// True if contents are passed as lists of parts.
     has_parts: bool,
+    response_template: Option<serde_json::Value>,
 }
 
 impl JinjaTemplate {
@@ -108,7 +109,7 @@ impl JinjaTemplate {
         let compiled = environment.add_template_owned(NAME, source.clone());
         compiled.map_err(|error| described(&error, &source))?;
         let (bos, eos) = (bos.map(Into::into), eos.map(Into::into));
-        let mut template = Self { environment, source, bos, eos, has_parts: false };
+        let mut template = Self { environment, source, bos, eos, has_parts: false, response_template: None };
         if !template.writes_contents() {
             template.has_parts = true;
             template.has_parts = template.writes_contents();
@@ -128,6 +129,12 @@ impl JinjaTemplate {
     pub fn with_now(mut self, now: SystemTime) -> Self {
         add_clock(&mut self.environment, now);
         self
+    }
+
+    /// Sets the `response_template` of the tokenizer's configuration.
+    #[must_use]
+    pub fn with_response_template(self, response_template: Option<serde_json::Value>) -> Self {
+        Self { response_template, ..self }
     }
 
     /// Returns the source that was compiled. Compared to the original source, line endings are
@@ -181,6 +188,10 @@ impl ChatTemplate for JinjaTemplate {
 
     fn source(&self) -> Option<&str> {
         Some(&self.source)
+    }
+
+    fn response_template(&self) -> Option<&serde_json::Value> {
+        self.response_template.as_ref()
     }
 }
 

@@ -1,0 +1,225 @@
+//! Formats from the response template of a tokenizer's configuration.
+//!
+//! A [response template](https://huggingface.co/docs/transformers/main/chat_response_parsing) tells
+//! `transformers` how to read an answer: for each field of the message, the texts or patterns before and after
+//! it, and a parser of its content. This module reads such a template the other way, as a layout to write.
+//!
+//! The layout of a pattern is its shortest text, so blanks that a pattern allows are left out. The chat template
+//! shows exactly what the model saw. It therefore counts first, and the response template serves where it shows
+//! no calls or no thoughts. Of fields with unknown parsers or patterns, nothing is taken.
+
+mod pattern;
+
+use formwork_vocab::TokenId;
+use pattern::{Group, Piece};
+use serde_json::Value;
+
+use crate::format::CallFormat;
+use crate::named::Form;
+use crate::tags::Marked;
+
+/// Fields of a message that have its thoughts.
+const THOUGHTS: [&str; 3] = ["reasoning_content", "thinking", "reasoning"];
+
+/// A response template of version 1.
+#[derive(Clone, Copy)]
+pub(crate) struct ResponseTemplate<'t>(&'t Value);
+
+/// The field with the calls.
+struct CallField<'t> {
+    /// Texts before the content, and the group that captures a name.
+    open: Vec<Piece>,
+    /// Text after the content.
+    close: String,
+    repeats: bool,
+    /// Value of `transform` for one call, without the member `type`.
+    function: &'t Value,
+    arguments: &'t Value,
+    field: &'t Value,
+}
+
+/// Texts of a call.
+struct CallTexts<'f> {
+    open: String,
+    between: String,
+    separator: Option<String>,
+    close: String,
+    form: Form<'f>,
+}
+
+impl<'t> ResponseTemplate<'t> {
+    /// Returns the template in `value`. `None` if it has another version.
+    pub(crate) fn of(value: &'t Value) -> Option<Self> {
+        let is_known = value.get("version").is_none_or(|version| version.as_u64() == Some(1));
+        (is_known && value["fields"].is_object()).then_some(Self(value))
+    }
+
+    /// Returns the texts before and after thoughts.
+    pub(crate) fn thoughts(self) -> Option<(String, String)> {
+        let field = THOUGHTS.iter().find_map(|name| self.0["fields"].get(name))?;
+        let texts = (text(field, "open")?, text(field, "close")?);
+        (!texts.0.trim().is_empty() && !texts.1.trim().is_empty()).then_some(texts)
+    }
+
+    /// Returns the layout of calls. `ends` are the spellings of the end-of-sequence tokens, which end a turn and
+    /// belong to no call.
+    pub(crate) fn calls(self, controls: &[(TokenId, String)], ends: &[String]) -> Option<CallFormat> {
+        let field = &self.0["fields"]["tool_calls"];
+        let function = &field["transform"]["function"];
+        let close = text(field, "close")?;
+        let end = ends.iter().filter_map(|end| close.find(end.as_str())).min();
+        let field = CallField {
+            open: pieces(field, "open")?,
+            close: close[..end.unwrap_or(close.len())].trim_end().to_owned(),
+            repeats: field["repeats"] == true,
+            function,
+            arguments: &field["content_args"],
+            field,
+        };
+        let attributes;
+        let texts = match field.field["content"].as_str()? {
+            "json" => field.json()?,
+            "python-call-list" => field.python_calls()?,
+            "xml-inline" => {
+                attributes = field.attributes()?;
+                field.tagged(&attributes)?
+            }
+            _ => return None,
+        };
+        let marked = |text: &str| Marked::new(text, controls);
+        Some(CallFormat {
+            arguments: texts.form.layout(controls),
+            open: marked(texts.open.trim_start()),
+            between: marked(&texts.between),
+            separator: texts.separator.as_deref().map(marked),
+            close: marked(&texts.close),
+            ..CallFormat::fallback()
+        })
+    }
+}
+
+impl CallField<'_> {
+    /// Returns the texts of calls whose arguments, or calls as a whole, are JSON.
+    fn json(&self) -> Option<CallTexts<'_>> {
+        if let Some((open, between)) = self.captured_name() {
+            return self.json_arguments(open, between);
+        }
+        let open = self.plain_open()?;
+        let (start, end) = if self.is_list() { ("[", "]") } else { ("", "") };
+        let [name, arguments] = match self.function.as_str() {
+            Some("{content}") => ["name".to_owned(), "arguments".to_owned()],
+            _ => [self.key("name")?, self.key("arguments")?],
+        };
+        let first = format!("{{{}: \"", Value::from(name));
+        let close = format!("}}{end}{}", self.close);
+        let separator = match (self.is_list(), self.repeats) {
+            (true, _) => Some(format!("}}, {first}")),
+            (false, true) => Some(format!("{close}{open}{first}")),
+            (false, false) => None,
+        };
+        let between = format!("\", {}: ", Value::from(arguments));
+        Some(CallTexts { open: format!("{open}{start}{first}"), between, separator, close, form: Form::Json })
+    }
+
+    /// Returns the texts of calls whose name stands in the opening.
+    fn json_arguments(&self, open: String, between: String) -> Option<CallTexts<'_>> {
+        if self.function["arguments"] != "{content}" {
+            return None;
+        }
+        let quotes = self.arguments["string_delims"].as_array().map_or(&[][..], Vec::as_slice);
+        let has_bare_names = self.arguments["unquoted_keys"] == true;
+        let (start, form) = match quotes {
+            [] if !has_bare_names => ("", Form::Json),
+            [pair] if has_bare_names => {
+                let quote = pair[0].as_str().filter(|_| pair[0] == pair[1])?;
+                ("{", Form::Quoted(quote))
+            }
+            _ => return None,
+        };
+        let between = between + start;
+        let close = format!("{}{}", if start.is_empty() { "" } else { "}" }, self.close);
+        let separator = self.repeats.then(|| format!("{close}{open}"));
+        (!between.is_empty()).then_some(CallTexts { open, between, separator, close, form })
+    }
+
+    /// Returns the texts of a list of Python calls.
+    fn python_calls(&self) -> Option<CallTexts<'_>> {
+        Some(CallTexts {
+            open: format!("{}[", self.plain_open()?),
+            between: "(".to_owned(),
+            separator: Some("), ".to_owned()),
+            close: format!(")]{}", self.close),
+            form: Form::Keywords,
+        })
+    }
+
+    /// Returns the texts around the name and the value of an argument in tags.
+    fn attributes(&self) -> Option<[String; 3]> {
+        let parser = &self.arguments["value_parser"];
+        let is_raw = match parser["name"].as_str() {
+            None | Some("text") => true,
+            Some("json") => parser["args"]["allow_non_json"] == true,
+            Some(_) => false,
+        };
+        let pieces = pattern::pieces(self.arguments["tag_pattern"].as_str()?)?;
+        let at = |group| pieces.iter().position(|piece| *piece == Piece::Group(group));
+        let (key, value) = (at(Group::Key)?, at(Group::Value)?);
+        let texts = [&pieces[..key], pieces.get(key + 1..value)?, &pieces[value + 1..]];
+        let texts = texts.map(pattern::joined);
+        let [Some(before), Some(between), Some(after)] = texts else { return None };
+        (is_raw && [&before, &between, &after].iter().all(|text| !text.is_empty()))
+            .then_some([before, between, after])
+    }
+
+    /// Returns the texts of calls whose arguments stand in tags.
+    fn tagged<'f>(&self, attributes: &'f [String; 3]) -> Option<CallTexts<'f>> {
+        let (open, between) = self.captured_name()?;
+        let close = self.close.clone();
+        let separator = self.repeats.then(|| format!("{close}{open}"));
+        let form = Form::Raw(attributes.each_ref().map(String::as_str));
+        let takes_all = self.function["arguments"] == "{content}";
+        takes_all.then_some(CallTexts { open, between, separator, close, form })
+    }
+
+    /// Returns the texts before and after the name in the opening.
+    fn captured_name(&self) -> Option<(String, String)> {
+        let at = self.open.iter().position(|piece| *piece == Piece::Group(Group::Name))?;
+        let texts = (pattern::joined(&self.open[..at])?, pattern::joined(&self.open[at + 1..])?);
+        (self.function["name"] == "{name}").then_some(texts)
+    }
+
+    /// Returns the opening if it captures nothing.
+    fn plain_open(&self) -> Option<String> {
+        pattern::joined(&self.open).filter(|open| !open.trim().is_empty())
+    }
+
+    /// Reports whether the content is a list of calls.
+    fn is_list(&self) -> bool {
+        self.field["transform_each"] == true
+    }
+
+    /// Returns the member of the content that becomes the member `name` of a call.
+    fn key(&self, name: &str) -> Option<String> {
+        let path = self.function[name].as_str()?.strip_prefix('{')?.strip_suffix('}')?;
+        let key = if self.is_list() { path } else { path.strip_prefix("content.")? };
+        (!key.contains('.')).then(|| key.to_owned())
+    }
+}
+
+/// Returns the pieces of an anchor of a field: the text `name`, the first of several texts, or the pattern
+/// `name_pattern`.
+fn pieces(field: &Value, name: &str) -> Option<Vec<Piece>> {
+    let first = field.get(name).map(|given| given.get(0).unwrap_or(given));
+    match first {
+        Some(text) => Some(vec![Piece::Text(text.as_str()?.to_owned())]),
+        None => pattern::pieces(field.get(format!("{name}_pattern"))?.as_str()?),
+    }
+}
+
+/// Returns the text of an anchor that captures nothing.
+fn text(field: &Value, name: &str) -> Option<String> {
+    pattern::joined(&pieces(field, name)?)
+}
+
+#[cfg(test)]
+mod tests;
