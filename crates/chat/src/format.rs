@@ -100,7 +100,9 @@ impl ChatFormat {
         let ends: Vec<String> =
             vocabulary.ends().iter().map(spelling).filter(|end| !end.is_empty()).collect();
         let probe = Probe::new(template, &ends);
-        let mut thoughts = thoughts(&probe, template, &controls);
+        // Without a trigger, a grammar could not find the end of thoughts.
+        let thoughts = thoughts(&probe, template, &controls);
+        let mut thoughts = thoughts.filter(|tags| tags.close.trigger().is_some());
         let before_words = probe.before_words().unwrap_or_default();
         let closes_alone = |tags: &&mut Tags| before_words.trim() == tags.close.text();
         let alone = thoughts.as_mut().filter(closes_alone);
@@ -302,9 +304,12 @@ const THOUGHT_TAGS: [(&str, &str); 4] = [
     ("<|START_THINKING|>", "<|END_THINKING|>"),
 ];
 
-/// Returns the tags around thoughts: the tags that the template writes around a thought, `<think>` and
-/// `</think>` if they occur in a rendered prompt, or tags of the response template, or tags that the template mentions and that
-/// are control tokens. Returns `None` if there are no such tags.
+/// Returns the tags around thoughts. `None` if there are none. The first of these counts:
+///
+/// - tags that the template writes around a thought;
+/// - `<think>` and `</think>`, if a rendered prompt has them;
+/// - tags of the response template;
+/// - control tokens that the template mentions.
 fn thoughts(probe: &Probe<'_>, template: &dyn ChatTemplate, controls: &[(TokenId, String)]) -> Option<Tags> {
     let tags = |open: &str, close: &str| Tags {
         open: Marked::new(open, controls),

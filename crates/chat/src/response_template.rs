@@ -1,12 +1,13 @@
 //! Formats from the response template of a tokenizer's configuration.
 //!
-//! A [response template](https://huggingface.co/docs/transformers/main/chat_response_parsing) tells
-//! `transformers` how to read an answer: for each field of the message, the texts or patterns before and after
-//! it, and a parser of its content. This module reads such a template the other way, as a layout to write.
+//! A [response template](https://huggingface.co/docs/transformers/main/chat_response_parsing) describes how
+//! `transformers` reads an answer. Each field of the message has texts or patterns before and after it, and a
+//! parser of its content. This module derives from these how calls and thoughts are written.
 //!
-//! The layout of a pattern is its shortest text, so blanks that a pattern allows are left out. The chat template
-//! shows exactly what the model saw. It therefore counts first, and the response template serves where it shows
-//! no calls or no thoughts. Of fields with unknown parsers or patterns, nothing is taken.
+//! A pattern stands for one of its texts, without optional parts, so the layout may lack white space that the
+//! model writes. The chat template shows exactly what the model saw. The response template therefore counts
+//! only if the chat template shows no calls or no thoughts. A field with an unknown setting, parser or
+//! pattern is ignored.
 
 mod pattern;
 
@@ -16,10 +17,25 @@ use serde_json::Value;
 
 use crate::format::CallFormat;
 use crate::named::Form;
-use crate::tags::Marked;
+use crate::tags::{ID, Marked, NUMBER};
 
 /// Fields of a message that have its thoughts.
 const THOUGHTS: [&str; 3] = ["reasoning_content", "thinking", "reasoning"];
+
+/// Settings of the field with the calls. A field with other settings is ignored.
+const SETTINGS: [&str; 11] = [
+    "open",
+    "open_pattern",
+    "close",
+    "close_pattern",
+    "content",
+    "content_args",
+    "repeats",
+    "join",
+    "optional",
+    "transform",
+    "transform_each",
+];
 
 /// A response template of version 1.
 #[derive(Clone, Copy)]
@@ -54,17 +70,18 @@ impl<'t> ResponseTemplate<'t> {
         (is_known && value["fields"].is_object()).then_some(Self(value))
     }
 
-    /// Returns the texts before and after thoughts.
+    /// Returns the texts before and after thoughts, without white space around them.
     pub(crate) fn thoughts(self) -> Option<(String, String)> {
         let field = THOUGHTS.iter().find_map(|name| self.0["fields"].get(name))?;
-        let texts = (text(field, "open")?, text(field, "close")?);
-        (!texts.0.trim().is_empty() && !texts.1.trim().is_empty()).then_some(texts)
+        let [open, close] = [text(field, "open")?, text(field, "close")?].map(|text| text.trim().to_owned());
+        (!open.is_empty() && !close.is_empty()).then_some((open, close))
     }
 
-    /// Returns the layout of calls. `ends` are the spellings of the end-of-sequence tokens, which end a turn and
-    /// belong to no call.
+    /// Returns the layout of calls. `ends` are the spellings of the end-of-sequence tokens, which end a turn
+    /// and belong to no call.
     pub(crate) fn calls(self, controls: &[(TokenId, String)], ends: &[String]) -> Option<CallFormat> {
         let field = &self.0["fields"]["tool_calls"];
+        has_only(field, &SETTINGS).then_some(())?;
         let function = &field["transform"]["function"];
         let close = text(field, "close")?;
         let end = ends.iter().filter_map(|end| close.find(end.as_str())).min();
@@ -104,6 +121,7 @@ impl CallField<'_> {
         if let Some((open, between)) = self.captured_name() {
             return self.json_arguments(open, between);
         }
+        has_only(self.arguments, &[]).then_some(())?;
         let open = self.plain_open()?;
         let (start, end) = if self.is_list() { ("[", "]") } else { ("", "") };
         let [name, arguments] = match self.function.as_str() {
@@ -123,7 +141,8 @@ impl CallField<'_> {
 
     /// Returns the texts of calls whose name stands in the opening.
     fn json_arguments(&self, open: String, between: String) -> Option<CallTexts<'_>> {
-        if self.function["arguments"] != "{content}" {
+        let is_known = has_only(self.arguments, &["string_delims", "unquoted_keys"]);
+        if !is_known || self.is_list() || self.function["arguments"] != "{content}" {
             return None;
         }
         let quotes = self.arguments["string_delims"].as_array().map_or(&[][..], Vec::as_slice);
@@ -131,7 +150,7 @@ impl CallField<'_> {
         let (start, form) = match quotes {
             [] if !has_bare_names => ("", Form::Json),
             [pair] if has_bare_names => {
-                let quote = pair[0].as_str().filter(|_| pair[0] == pair[1])?;
+                let quote = pair[0].as_str().filter(|quote| !quote.is_empty() && pair[1] == *quote)?;
                 ("{", Form::Quoted(quote))
             }
             _ => return None,
@@ -144,6 +163,11 @@ impl CallField<'_> {
 
     /// Returns the texts of a list of Python calls.
     fn python_calls(&self) -> Option<CallTexts<'_>> {
+        let is_known = self.is_list()
+            && self.function["name"] == "{name}"
+            && self.function["arguments"] == "{arguments}"
+            && has_only(self.arguments, &[]);
+        is_known.then_some(())?;
         Some(CallTexts {
             open: format!("{}[", self.plain_open()?),
             between: "(".to_owned(),
@@ -155,6 +179,7 @@ impl CallField<'_> {
 
     /// Returns the texts around the name and the value of an argument in tags.
     fn attributes(&self) -> Option<[String; 3]> {
+        has_only(self.arguments, &["tag_pattern", "value_parser"]).then_some(())?;
         let parser = &self.arguments["value_parser"];
         let is_raw = match parser["name"].as_str() {
             None | Some("text") => true,
@@ -167,7 +192,7 @@ impl CallField<'_> {
         let texts = [&pieces[..key], pieces.get(key + 1..value)?, &pieces[value + 1..]];
         let texts = texts.map(pattern::joined);
         let [Some(before), Some(between), Some(after)] = texts else { return None };
-        (is_raw && [&before, &between, &after].iter().all(|text| !text.is_empty()))
+        (is_raw && [&before, &between, &after].iter().all(|text| !text.trim().is_empty()))
             .then_some([before, between, after])
     }
 
@@ -177,8 +202,11 @@ impl CallField<'_> {
         let close = self.close.clone();
         let separator = self.repeats.then(|| format!("{close}{open}"));
         let form = Form::Raw(attributes.each_ref().map(String::as_str));
-        let takes_all = self.function["arguments"] == "{content}";
-        takes_all.then_some(CallTexts { open, between, separator, close, form })
+        // A tag ends the name if no text does.
+        let has_end = !between.trim().is_empty()
+            || (attributes[0].trim_start().starts_with(['<', '[']) && close.starts_with(['<', '[']));
+        let takes_all = self.function["arguments"] == "{content}" && !self.is_list();
+        (has_end && takes_all).then_some(CallTexts { open, between, separator, close, form })
     }
 
     /// Returns the texts before and after the name in the opening.
@@ -206,12 +234,22 @@ impl CallField<'_> {
     }
 }
 
+/// Reports whether an object has only the members `known`. True for a missing object.
+fn has_only(object: &Value, known: &[&str]) -> bool {
+    object
+        .as_object()
+        .map_or(object.is_null(), |object| object.keys().all(|key| known.contains(&key.as_str())))
+}
+
 /// Returns the pieces of an anchor of a field: the text `name`, the first of several texts, or the pattern
 /// `name_pattern`.
 fn pieces(field: &Value, name: &str) -> Option<Vec<Piece>> {
     let first = field.get(name).map(|given| given.get(0).unwrap_or(given));
     match first {
-        Some(text) => Some(vec![Piece::Text(text.as_str()?.to_owned())]),
+        Some(text) => {
+            let text = text.as_str().filter(|text| !text.contains([NUMBER, ID]))?;
+            Some(vec![Piece::Text(text.to_owned())])
+        }
         None => pattern::pieces(field.get(format!("{name}_pattern"))?.as_str()?),
     }
 }

@@ -139,6 +139,13 @@ fn subjects() -> Vec<Subject> {
             "<call><save><key>path</key><value>it's</value><key>lines</key><value>2</value></call><call><now></call>",
         ),
         (
+            "read as tags after a name",
+            json!({ "open_pattern": r"<call>(?P<name>[^<]+)", "close": "</call>", "repeats": true,
+                "content": "xml-inline", "transform": captured,
+                "content_args": { "tag_pattern": "<key>(?P<key>[^<]+)</key><value>(?P<value>.*?)</value>" } }),
+            "<call>save<key>path</key><value>it's</value><key>lines</key><value>2</value></call><call>now</call>",
+        ),
+        (
             "read as quoted text",
             json!({ "open_pattern": r"<call>call:(?P<name>\w+)", "close": "</call>", "repeats": true,
                 "content": "json", "transform": captured,

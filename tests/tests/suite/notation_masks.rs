@@ -231,10 +231,10 @@ fn masks_up_to_the_maximum_length_of_a_string_equal_the_reference() {
             let mut tools = all_tools();
             tools.tools.push(tool("put", &json!({ "text": text })));
             let part = format_of(&source).answer(&Content::Free, &tools, Thoughts::None).expect("bounded");
-            let grammar = Grammar::of_parts(&part, &SchemaOptions::default(), &Limits::default());
-            let grammar = grammar.expect("a good schema");
-            // The second constraint takes masks of the first one.
+            // The second grammar takes masks of the first one.
             for _ in 0..2 {
+                let grammar = Grammar::of_parts(&part, &SchemaOptions::default(), &Limits::default());
+                let grammar = grammar.expect("a good schema");
                 let constraint = Constraint::new(&grammar, Arc::clone(&vocabulary)).expect("no tokens");
                 let longest = lengths["maxLength"].as_u64().unwrap_or(60) as usize;
                 let calls = calls_with_strings(&mut random, longest);

@@ -1,6 +1,10 @@
-//! Regular expressions as texts: the shortest text that a pattern matches, with the places of named groups.
+//! Regular expressions as texts: a text that a pattern matches, with the places of named groups.
+//!
+//! The text has no optional parts, the fewest repetitions, and the first of several alternatives.
 
 use regex_syntax::hir::{Class, Hir, HirKind, Look};
+
+use crate::tags::{ID, NUMBER};
 
 /// Maximum length of a pattern in bytes.
 const LONGEST: usize = 1 << 12;
@@ -23,8 +27,8 @@ pub(super) enum Group {
     Value,
 }
 
-/// Returns the shortest text of a pattern in pieces. `None` if the pattern is not valid, has look-around, or
-/// needs a character of a class outside the known groups.
+/// Returns a text of a pattern in pieces. `None` if the pattern is not valid, has look-around or a reserved
+/// character, or needs one of several characters that are not white space.
 pub(super) fn pieces(pattern: &str) -> Option<Vec<Piece>> {
     if pattern.len() > LONGEST {
         return None;
@@ -32,7 +36,9 @@ pub(super) fn pieces(pattern: &str) -> Option<Vec<Piece>> {
     let mut parser = regex_syntax::ParserBuilder::new().dot_matches_new_line(true).build();
     let mut writer = Writer { pieces: Vec::new(), steps: STEPS };
     writer.add(&parser.parse(pattern).ok()?)?;
-    Some(writer.pieces)
+    // These characters are placeholders in texts of calls.
+    let is_reserved = |piece: &Piece| matches!(piece, Piece::Text(text) if text.contains([NUMBER, ID]));
+    (!writer.pieces.iter().any(is_reserved)).then_some(writer.pieces)
 }
 
 /// Joins pieces without groups. `None` if there is a group.
@@ -53,8 +59,8 @@ struct Writer {
 }
 
 impl Writer {
-    /// Appends the pieces of `hir`. Returns `None` if it has no text or takes too many steps. The nesting limit
-    /// of the parser bounds the recursion.
+    /// Appends the pieces of `hir`. Returns `None` if `hir` has no text or takes too many steps. The parser's
+    /// limit of nesting bounds the recursion.
     fn add(&mut self, hir: &Hir) -> Option<()> {
         self.steps = self.steps.checked_sub(1)?;
         match hir.kind() {
@@ -62,7 +68,8 @@ impl Writer {
             HirKind::Look(_) => return None,
             HirKind::Literal(literal) => {
                 self.steps = self.steps.checked_sub(literal.0.len())?;
-                self.pieces.push(Piece::Text(String::from_utf8(literal.0.to_vec()).ok()?));
+                let text = std::str::from_utf8(&literal.0).ok()?;
+                self.pieces.push(Piece::Text(text.to_owned()));
             }
             HirKind::Class(class) => self.pieces.push(Piece::Text(only_char(class)?.into())),
             HirKind::Repetition(repetition) => {
@@ -81,12 +88,15 @@ impl Writer {
     }
 }
 
-/// Returns the only character of a class, or a blank if the class has one.
+/// Returns the only character of a class, or a blank if the class has nothing but white space.
 fn only_char(class: &Class) -> Option<char> {
     let Class::Unicode(class) = class else { return None };
-    let [range] = class.ranges() else {
-        let has = |c: char| class.iter().any(|range| (range.start()..=range.end()).contains(&c));
-        return (has(' ') && !has('a')).then_some(' ');
-    };
-    (range.start() == range.end()).then(|| range.start())
+    match class.ranges() {
+        [range] if range.start() == range.end() => Some(range.start()),
+        ranges => {
+            let is_white = ranges.iter().all(|range| (range.start()..=range.end()).all(char::is_whitespace));
+            let has_blank = ranges.iter().any(|range| (range.start()..=range.end()).contains(&' '));
+            (is_white && has_blank).then_some(' ')
+        }
+    }
 }

@@ -83,7 +83,7 @@ fn reads_the_layouts_of_calls() {
 }
 
 #[test]
-fn takes_nothing_from_what_it_does_not_know() {
+fn ignores_unknown_versions_settings_and_patterns() {
     let function = json!({ "function": "{content}" });
     for calls in [
         json!(null),
@@ -95,6 +95,26 @@ fn takes_nothing_from_what_it_does_not_know() {
         json!({ "open_pattern": "[a-z]+:", "close": ".", "content": "json", "transform": function }),
         json!({ "open_pattern": "(x{4000}){4000}", "close": ".", "content": "json", "transform": function }),
         json!({ "open_pattern": "(?:(?:){999}){9999999}", "close": ".", "content": "json", "transform": function }),
+        json!({ "open_pattern": "[^a]+:", "close": ".", "content": "json", "transform": function }),
+        json!({ "open": "<call>", "close": ".", "content": "json", "transform": function, "new": 1 }),
+        json!({ "open": "<call>", "close": ".", "content": "json", "transform": function,
+            "content_args": { "unquoted_keys": true } }),
+        json!({ "open": "<call>", "close": ".", "content": "python-call-list", "transform": function }),
+        json!({
+            "open_pattern": "<(?P<name>.+)>", "close": "</call>", "content": "json",
+            "content_args": { "string_delims": [["", ""]], "unquoted_keys": true },
+            "transform": { "function": { "name": "{name}", "arguments": "{content}" } },
+        }),
+        json!({
+            "open_pattern": "<(?P<name>.+)>", "close": "</call>", "content": "xml-inline",
+            "content_args": { "tag_pattern": r"<(?P<key>\w+)\s(?P<value>.*?)>" },
+            "transform": { "function": { "name": "{name}", "arguments": "{content}" } },
+        }),
+        json!({
+            "open_pattern": "<call>(?P<name>.+)", "close_pattern": "$", "content": "xml-inline",
+            "content_args": { "tag_pattern": "<(?P<key>.+)=(?P<value>.*?)>" },
+            "transform": { "function": { "name": "{name}", "arguments": "{content}" } },
+        }),
         json!({ "open": 1, "close": "</call>", "content": "json", "transform": function }),
         json!({
             "open_pattern": "<(?P<name>.+)>", "close": "</call>", "content": "xml-inline",
@@ -113,6 +133,7 @@ fn reads_the_tags_around_thoughts() {
     for (field, expected) in [
         (json!({ "open": "<think>", "close_pattern": r"</think>\s*" }), Some(("<think>", "</think>"))),
         (json!({ "open": "[THINK]", "close": ["[/THINK]", "[END]"] }), Some(("[THINK]", "[/THINK]"))),
+        (json!({ "open": "<think>\n", "close": "\n</think>" }), Some(("<think>", "</think>"))),
         (json!({ "open_pattern": r"(?=.*</think>)", "close": "</think>" }), None),
         (json!({ "open": "<think>", "close_pattern": r"\s*" }), None),
         (json!({ "open": "<think>" }), None),

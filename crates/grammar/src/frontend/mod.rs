@@ -10,7 +10,7 @@ pub(crate) mod missing;
 pub(crate) mod notation;
 pub(crate) mod part_cache;
 pub(crate) mod parts;
-mod parts_in_notation;
+pub(crate) mod parts_in_notation;
 pub(crate) mod pieces;
 pub(crate) mod regex;
 pub(crate) mod schema;

@@ -199,4 +199,4 @@ fn least_cost(program: &Arc<JsonProgram>, node: NodeId) -> Cost {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

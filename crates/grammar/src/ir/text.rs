@@ -118,7 +118,7 @@ impl TextProgram {
     /// Returns the memory of the program in bytes.
     pub(crate) fn byte_len(&self) -> usize {
         let edges: usize = self.states.iter().map(|state| size_of_val(&*state.edges)).sum();
-        edges + self.states.len() * (size_of::<TextState>() + 4) + size_of_val(&*self.closing)
+        edges + self.states.len() * (size_of::<TextState>() + 8) + size_of_val(&*self.closing)
     }
 
     /// Reports whether a text may end in `state` after `length` characters.
@@ -134,10 +134,9 @@ impl TextProgram {
         }
     }
 
-    /// Returns the length that stands for `length` in `state`. Texts with the same state and the same such
-    /// length have the same continuations.
+    /// Returns a length with the same continuations as `length` in `state`.
     ///
-    /// A minimum length does not matter where every continuation reaches it.
+    /// If every continuation reaches the minimum and there is no maximum, this is the minimum.
     pub(crate) fn settled_length(&self, state: u32, length: u32) -> u32 {
         if self.max.is_none() && self.is_past_minimum(state, length) { self.min } else { length }
     }
@@ -147,8 +146,8 @@ impl TextProgram {
         length.saturating_add(self.fewest[state as usize]) >= self.min
     }
 
-    /// Returns the number of characters that may certainly follow after `length` characters. Any text of so
-    /// many characters that the automaton allows can be continued up to an end.
+    /// Returns a number of characters that always fit after `length` characters. The maximum length then
+    /// leaves room for an end, whatever the characters are.
     pub(crate) fn fitting(&self, length: u32) -> u32 {
         let Some(max) = self.max else { return u32::MAX };
         max.saturating_sub(length).saturating_sub(self.farthest)

@@ -247,8 +247,8 @@ impl Automaton {
         probe::tolerance(self, config)
     }
 
-    /// Returns a config from which almost all bytes lead to the same configs as from `config`, and the
-    /// bytes that do not. `None` if no such config is known.
+    /// Returns a config from which almost all characters lead to the same configs as from `config`, and
+    /// the bytes that do not. `None` if no such config is known.
     ///
     /// Inside the beginning of a closing text, such as `</`, all characters but one lead back into the
     /// text, just as from a place in the middle of the text.

@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn places_at_which_no_text_is_too_short_are_one() {
+    fn merges_places_past_the_minimum_length() {
         for (min, distinct) in [(0, 1), (1, 1), (4, 4)] {
             let ledger = Ledger::new(&Limits::default());
             let program =

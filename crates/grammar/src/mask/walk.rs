@@ -9,12 +9,12 @@
 //! The masks are exact. Each token is tested by the machine's own steps, or by the steps of a
 //! config that the machine declares to be equivalent ([`ConfigPart`]).
 
-mod raw_texts;
+mod raw_text_masks;
 
 use std::sync::Arc;
 
 use formwork_vocab::{TokenId, TokenSet, TokenTrie, TrieNode, Vocabulary};
-use raw_texts::{RawTexts, SharedText};
+use raw_text_masks::{RawTextMasks, SharedText};
 use rustc_hash::FxHashMap;
 
 use crate::machine::automaton::Automaton;
@@ -35,7 +35,7 @@ pub(crate) struct TextMasks {
     /// Masks of the texts that [`ConfigPart::Shared`] names as `alone`, by config.
     shared: FxHashMap<Config, SharedText>,
     /// Masks of such texts that all grammars of the vocabulary share.
-    raw: Arc<RawTexts>,
+    raw: Arc<RawTextMasks>,
 }
 
 /// By config: a mask, and the tokens of the mask that each user of the mask must test one by one.
@@ -67,7 +67,7 @@ impl TextMasks {
             free: FxHashMap::default(),
             likes: FxHashMap::default(),
             shared: FxHashMap::default(),
-            raw: RawTexts::of(vocabulary),
+            raw: RawTextMasks::of(vocabulary),
         }
     }
 
@@ -94,7 +94,7 @@ pub(crate) struct Walk<'a> {
     texts: &'a mut Kept,
     likes: &'a mut Kept,
     shared: &'a mut FxHashMap<Config, SharedText>,
-    raw: &'a RawTexts,
+    raw: &'a RawTextMasks,
     pool: &'a Pool,
     /// Nodes whose children must still be visited, each with the config at the node.
     open: Vec<(TrieNode, Config)>,
@@ -235,9 +235,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Changes `mask` and `ends` from the tokens that may follow `other` to those that may follow `config`.
-    /// Only the bytes in `bytes` lead elsewhere. Skips the tokens after a text that leads from both to the
-    /// same config.
+    /// Turns `mask` and `ends`, which are those of `other`, into those of `config`. Visits only tokens with
+    /// bytes that lead to different configs. `bytes` are the first bytes of these tokens.
     fn diverge(&mut self, (config, other): (Config, Config), bytes: ByteSet, mask: &mut TokenSet) {
         let tokens = self.tokens();
         let trie = tokens.trie;
@@ -255,7 +254,7 @@ impl<'a> Walk<'a> {
                 }
                 if next != Config::DEAD && known != Config::DEAD {
                     if trie.has_children(child) {
-                        self.change_end(child, next);
+                        self.change_end(child, (next, known));
                         let bytes = self.automaton.plausible(next) | self.automaton.plausible(known);
                         pairs.push((child, next, known, bytes));
                     }
@@ -274,13 +273,14 @@ impl<'a> Walk<'a> {
         self.run(tokens, mask);
     }
 
-    /// Adds a node to `ends` or removes it, depending on whether the text may end there.
-    fn change_end(&mut self, node: TrieNode, config: Config) {
-        if let Some(ends) = &mut self.ends {
-            ends.retain(|&end| end != node);
-            if self.automaton.accepting(config) {
-                ends.push(node);
-            }
+    /// Adds a node to `ends` or removes it if the text may end at only one of the two configs. The node gets
+    /// the first config instead of the second.
+    fn change_end(&mut self, node: TrieNode, (config, before): (Config, Config)) {
+        let Some(ends) = &mut self.ends else { return };
+        match (self.automaton.accepting(config), self.automaton.accepting(before)) {
+            (true, false) => ends.push(node),
+            (false, true) => ends.retain(|&end| end != node),
+            _ => {}
         }
     }
 
@@ -337,7 +337,9 @@ impl<'a> Walk<'a> {
             None => self.pool.empty(),
         };
         let mut first = ByteSet::ALL;
-        if let Some(after) = self.after_spaces(config) {
+        // The ends of a shared text are nodes of the vocabulary's trie, not of the trie after white space.
+        let after_spaces = if self.ends.is_none() { self.after_spaces(config) } else { None };
+        if let Some(after) = after_spaces {
             let strings = self.strings;
             let spaced = &*strings.spaced;
             let keep = if after == config { TokenFilter::All } else { TokenFilter::Of(&spaced.led) };

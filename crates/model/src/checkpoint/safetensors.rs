@@ -181,7 +181,7 @@ impl Safetensors {
         self.0.chat_template.as_deref()
     }
 
-    /// Returns the `response_template` of `tokenizer_config.json`, if there is one.
+    /// Returns the member `response_template` of `tokenizer_config.json`. `None` if the file has none.
     pub fn response_template(&self) -> Option<&Value> {
         self.0.response_template.as_ref()
     }

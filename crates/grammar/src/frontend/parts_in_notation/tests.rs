@@ -17,7 +17,7 @@ fn brackets(texts: [&str; 4]) -> Brackets {
 }
 
 /// The notation of `<p=NAME>`, a line, and `</p>`, with JSON inside.
-fn tagged() -> Notation {
+pub(crate) fn tagged() -> Notation {
     let around = Around { before: text(">\n"), after: text("\n</p>\n") };
     let (yes, no) = (["True", "true"], ["False", "false"]);
     Notation {

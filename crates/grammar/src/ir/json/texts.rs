@@ -31,7 +31,7 @@ pub(crate) struct Texts {
     fewest: Vec<Option<(u32, Shortest)>>,
 }
 
-/// Everything else follows from the automaton.
+/// Compares the automata, which determine everything else.
 impl PartialEq for Texts {
     fn eq(&self, other: &Self) -> bool {
         self.dfa == other.dfa

@@ -226,8 +226,8 @@ impl CfgMachine {
                 (self.embedded.ends(item.dot), !self.embedded.plausible(item.dot).is_empty())
             } else {
                 let state = self.program.state(item.dot);
-                // Rows after equal calls get equal kernels, whatever rule calls. Grammars without other machines
-                // do not need this: their masks come from spans, which rows share anyway.
+                // A tail call stands for the start of its rule. Rows then have equal kernels, whichever rule
+                // has the call. Without embedded texts, masks come from spans, which do not need that.
                 if !self.program.embedded.is_empty()
                     && let Some(rule) = self.program.tail_call(state)
                 {

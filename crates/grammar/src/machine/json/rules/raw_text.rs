@@ -14,6 +14,7 @@ use crate::ir::expr::{Expr, RuleId};
 use crate::ir::json::program::{LanguageRule, TextRule};
 use crate::ir::json::texts::Texts;
 use crate::ir::text::{TextProgram, TextState};
+use crate::machine::hashed::Hashed;
 
 /// The raw strings of a level and form that have a content, followed by the text `lead`. Strings that read
 /// like a value of a type in `rivals` are left out.
@@ -37,16 +38,24 @@ pub(super) enum Content {
 
 /// Programs of raw strings that are kept for later schemas.
 #[derive(Default)]
-struct KnownTexts {
-    /// Each program comes with the memory that building it took.
-    programs: FxHashMap<TextKey, (Arc<TextProgram>, usize)>,
-    /// Memory of the programs in bytes.
+struct KnownPrograms {
+    programs: FxHashMap<Hashed<ProgramKey>, KnownProgram>,
+    /// Memory of the programs and of their keys, in bytes.
     bytes: usize,
+}
+
+#[derive(Clone)]
+struct KnownProgram {
+    program: Arc<TextProgram>,
+    /// Steps of work to build the program from the automaton of a pattern.
+    work: usize,
+    /// Memory that building the program took, in bytes.
+    built_bytes: usize,
 }
 
 /// Everything that a program of raw strings depends on.
 #[derive(Clone, PartialEq, Eq, Hash)]
-struct TextKey {
+struct ProgramKey {
     /// The forbidden texts.
     avoid: Vec<String>,
     /// The text with which arrays and objects begin if they are not JSON.
@@ -54,36 +63,47 @@ struct TextKey {
     /// The types whose texts are left out.
     rivals: ValueTypes,
     lengths: TextRule,
-    /// The automaton of the strings. `None` if they are all strings of these lengths.
-    language: Option<Arc<Texts>>,
+    /// The automaton of a pattern, and the maximum number of states. `None` if there is no pattern.
+    pattern: Option<(Arc<Texts>, usize)>,
     /// The text after the string.
     lead: String,
 }
 
-impl KnownTexts {
+impl ProgramKey {
+    /// Returns the memory in bytes, with that of `program`.
+    fn byte_len_with(&self, program: &TextProgram) -> usize {
+        program.byte_len() + self.pattern.as_ref().map_or(0, |(texts, _)| texts.byte_len())
+    }
+}
+
+impl KnownPrograms {
     /// Maximum memory of all programs, in bytes.
     const MOST_BYTES: usize = 16 << 20;
-    /// Maximum memory of one program, in bytes.
+    /// Maximum memory of a program and of its pattern, in bytes.
     const LARGEST: usize = 1 << 20;
 
     fn lock() -> MutexGuard<'static, Self> {
-        static KNOWN: LazyLock<Mutex<KnownTexts>> = LazyLock::new(Mutex::default);
+        static KNOWN: LazyLock<Mutex<KnownPrograms>> = LazyLock::new(Mutex::default);
         KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps a program, unless it is too large. Returns the program that is kept for `key`, since programs share
-    /// their masks only if they are one.
-    fn insert(key: TextKey, program: Arc<TextProgram>, built_bytes: usize) -> Arc<TextProgram> {
-        let bytes = program.byte_len() + key.language.as_ref().map_or(0, |language| language.byte_len());
+    /// Keeps a program, unless the program is too large. Returns the kept program of `key`. Another thread
+    /// may have built it, and programs share their masks only if they are one object.
+    fn insert(key: Hashed<ProgramKey>, built: KnownProgram) -> Arc<TextProgram> {
+        let bytes = key.key().byte_len_with(&built.program);
         if bytes > Self::LARGEST {
-            return program;
+            return built.program;
         }
         let mut known = Self::lock();
         if known.bytes > Self::MOST_BYTES {
             *known = Self::default();
         }
-        known.bytes += bytes;
-        Arc::clone(&known.programs.entry(key).or_insert((program, built_bytes)).0)
+        let Self { programs, bytes: all } = &mut *known;
+        let kept = programs.entry(key).or_insert_with(|| {
+            *all += bytes;
+            built
+        });
+        Arc::clone(&kept.program)
     }
 }
 
@@ -135,52 +155,61 @@ impl Writer<'_> {
     /// Returns the program for some raw strings and the text after them. Returns `None` if there are no such
     /// strings.
     ///
-    /// The strings of most tools have the same programs, so programs are built once per process. A known program
-    /// costs no work, like an automaton of a format.
+    /// The strings of most tools have the same programs, so programs are built once per process. A known
+    /// program without a pattern costs no work, like an automaton of a format. One with a pattern costs the
+    /// work that building it took.
     fn program_of(&mut self, text: &RawText) -> Result<Option<Arc<TextProgram>>, GrammarError> {
         let RawText { form, rivals, lead, .. } = text;
         let (avoid, nested_open) = self.avoided(*form);
-        let (lengths, language) = match &text.content {
+        let (lengths, pattern) = match &text.content {
             Content::Lengths(lengths) => (lengths.clone(), None),
             Content::Language(rule) => {
                 let LanguageRule { language, max, .. } = self.program.language_rules[*rule as usize];
-                (TextRule { min: 0, max }, Some(Arc::clone(&self.program.languages[language as usize])))
+                let texts = Arc::clone(&self.program.languages[language as usize]);
+                (TextRule { min: 0, max }, Some((texts, self.limit.min(PARTS))))
             }
         };
-        let key = TextKey {
+        let key = Hashed::new(ProgramKey {
             avoid: avoid.to_vec(),
             nested_open: nested_open.map(str::to_owned),
             rivals: *rivals,
             lengths,
-            language,
+            pattern,
             lead: lead.clone(),
-        };
+        });
         let Some(notated) = &self.notated else { return Ok(None) };
         let ledger = notated.ledger;
-        let known = KnownTexts::lock().programs.get(&key).cloned();
-        if let Some((program, bytes)) = known {
-            ledger.hold(bytes)?;
+        let known = KnownPrograms::lock().programs.get(&key).cloned();
+        if let Some(KnownProgram { program, work, built_bytes }) = known {
+            ledger.spend(work)?;
+            ledger.hold(built_bytes)?;
             return Ok(Some(program));
         }
-        let bytes = ledger.held();
-        let automaton = match &key.language {
-            // One automaton for the string and the text after it decides every byte.
-            None => self.allowed(*rivals, *form, Some(lead))?,
-            Some(language) => match self.text_of_language(text, language)? {
-                Some(automaton) => Arc::new(automaton),
+        let ProgramKey { lengths, pattern, .. } = key.key();
+        // Without a pattern, one automaton for the string and the text after it decides every byte.
+        let allowed = self.allowed(*rivals, *form, pattern.is_none().then_some(lead))?;
+        let (work, bytes) = (ledger.worked(), ledger.held());
+        let of_pattern = match pattern {
+            None => None,
+            Some((texts, _)) => match self.text_of_language(text, texts, &allowed)? {
+                Some(automaton) => Some(automaton),
                 None => return Ok(None),
             },
         };
-        let Some(program) = self.text_of(&automaton, &key.lengths, lead)? else { return Ok(None) };
-        Ok(Some(KnownTexts::insert(key, program, ledger.held().saturating_sub(bytes))))
+        let automaton = of_pattern.as_ref().unwrap_or(&allowed);
+        let Some(program) = self.text_of(automaton, lengths, lead)? else { return Ok(None) };
+        let work = if of_pattern.is_some() { ledger.worked() - work } else { 0 };
+        let built_bytes = ledger.held().saturating_sub(bytes);
+        Ok(Some(KnownPrograms::insert(key, KnownProgram { program, work, built_bytes })))
     }
 
-    /// Returns the automaton of the raw strings of a language and the text after them. Returns `None` if there
-    /// are no such strings.
+    /// Returns the automaton of the raw strings of a pattern and the text after them. Returns `None` if there
+    /// are no such strings. `allowed` is the automaton of all raw strings.
     fn text_of_language(
-        &mut self,
+        &self,
         text: &RawText,
         language: &Texts,
+        allowed: &Automaton,
     ) -> Result<Option<Automaton>, GrammarError> {
         let RawText { form, rivals, lead, .. } = text;
         let of_rule = of_language(language.dfa(), |label| label != 0);
@@ -191,8 +220,7 @@ impl Writer<'_> {
         let both = if *rivals == ValueTypes::NONE && avoid.iter().all(is_free) {
             of_rule
         } else {
-            let allowed = self.allowed(*rivals, *form, None)?;
-            of_rule.intersection(&allowed, limit)?
+            of_rule.intersection(allowed, limit)?
         };
         let both = both.trimmed();
         if !both.can_end() {

@@ -1,6 +1,7 @@
 //! Masks inside raw strings that many rules share.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::cmp::Reverse;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use formwork_vocab::{TokenId, TokenSet, TrieNode, Vocabulary};
 use rustc_hash::FxHashMap;
@@ -10,10 +11,13 @@ use crate::ByteSet;
 use crate::ir::text::TextProgram;
 use crate::machine::{Config, TextPlace};
 
-/// Maximum memory of the masks that [`RawTexts`] keeps, in bytes.
+/// Maximum memory of the programs and masks that [`RawTextMasks`] keeps, in bytes.
 const MOST_BYTES: usize = 32 << 20;
 
-/// Maximum number of tokens to test one by one when a mask is derived from the mask of a shorter text.
+/// Maximum memory of a program whose masks are kept, in bytes.
+const LARGEST_PROGRAM: usize = 1 << 20;
+
+/// Maximum number of tokens to test one by one, to derive a mask from one of a smaller length.
 const MOST_TESTED: usize = 256;
 
 /// The tokens that may follow at a place of a text that many rules share.
@@ -32,60 +36,72 @@ impl SharedText {
     }
 }
 
-/// Masks inside raw strings, which depend on the vocabulary and the [`TextProgram`] alone. All grammars of the
-/// vocabulary share them, since calls of most tools have the same programs.
-pub(super) struct RawTexts {
-    kept: Mutex<Kept>,
-    /// The text tokens, from the longest to the shortest.
-    by_length: Vec<TokenId>,
+/// Masks inside raw strings. They depend only on the vocabulary and the [`TextProgram`], so all grammars of
+/// the vocabulary share them.
+pub(super) struct RawTextMasks {
+    known: Mutex<KnownMasks>,
+    /// The text tokens, from the longest to the shortest. Sorted on first use.
+    by_length: OnceLock<Vec<TokenId>>,
 }
 
 #[derive(Default)]
-struct Kept {
-    /// By the address of the program, which the entry keeps alive.
+struct KnownMasks {
+    /// By the address of the program. An entry keeps its program alive, so no other program gets the address.
     programs: FxHashMap<usize, (Arc<TextProgram>, PlaceMasks)>,
+    /// Memory of the programs and masks, in bytes.
     bytes: usize,
 }
 
-/// By state: the least length at which a mask is known, and this mask. Texts without a maximum length have one
-/// length.
+/// By state: the smallest length with a known mask, and this mask. Without a maximum length, all places of a
+/// state have the same length.
 type PlaceMasks = FxHashMap<u32, (u32, SharedText)>;
 
-impl RawTexts {
+impl RawTextMasks {
     /// Returns the masks of `vocabulary`.
     pub(super) fn of(vocabulary: &Vocabulary) -> Arc<Self> {
-        vocabulary.derived(|vocabulary| {
-            let mut by_length: Vec<TokenId> =
-                vocabulary.ids().filter(|&token| vocabulary.kind(token).is_text()).collect();
-            by_length.sort_by_key(|&token| std::cmp::Reverse(vocabulary.bytes(token).len()));
-            Self { kept: Mutex::default(), by_length }
-        })
+        vocabulary.derived(|_| Self { known: Mutex::default(), by_length: OnceLock::new() })
     }
 
-    /// Returns the mask in the state of `place` at the least known length, and this length.
+    /// Returns the known mask in the state of `place`, and its length.
     fn get(&self, place: &TextPlace) -> Option<(u32, SharedText)> {
-        let kept = self.lock();
-        let (_, masks) = kept.programs.get(&address(&place.program))?;
+        let known = self.lock();
+        let (_, masks) = known.programs.get(&address(&place.program))?;
         masks.get(&place.state).cloned()
     }
 
-    /// Keeps the mask at `place`, unless one of a shorter text is known.
+    /// Keeps the mask at `place`, unless a mask of a smaller length is known or the program is too large.
     fn insert(&self, place: TextPlace, text: &SharedText) {
-        let mut kept = self.lock();
-        if kept.bytes > MOST_BYTES {
-            *kept = Kept::default();
+        let program_bytes = place.program.byte_len();
+        if program_bytes > LARGEST_PROGRAM {
+            return;
         }
-        let address = address(&place.program);
-        let (_, masks) =
-            kept.programs.entry(address).or_insert_with(|| (place.program, PlaceMasks::default()));
+        let mut known = self.lock();
+        if known.bytes > MOST_BYTES {
+            *known = KnownMasks::default();
+        }
+        let KnownMasks { programs, bytes } = &mut *known;
+        let (_, masks) = programs.entry(address(&place.program)).or_insert_with(|| {
+            *bytes += program_bytes;
+            (place.program, PlaceMasks::default())
+        });
         if masks.get(&place.state).is_none_or(|&(length, _)| place.length < length) {
-            masks.insert(place.state, (place.length, text.clone()));
-            kept.bytes += text.byte_len();
+            let replaced = masks.insert(place.state, (place.length, text.clone()));
+            *bytes += text.byte_len();
+            *bytes -= replaced.map_or(0, |(_, replaced)| replaced.byte_len());
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn by_length(&self, vocabulary: &Vocabulary) -> &[TokenId] {
+        self.by_length.get_or_init(|| {
+            let mut tokens: Vec<TokenId> =
+                vocabulary.ids().filter(|&token| vocabulary.kind(token).is_text()).collect();
+            tokens.sort_by_key(|&token| Reverse(vocabulary.bytes(token).len()));
+            tokens
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, KnownMasks> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -126,22 +142,22 @@ impl Walk<'_> {
         text
     }
 
-    /// Derives what may follow `config`, which is at `place`, from what may follow the same state after fewer
-    /// characters. Returns `None` if that is not known or if there are too many tokens to test.
+    /// Derives the tokens at `config` from a known mask of the same state. `place` is the place of `config`.
+    /// Returns `None` if no such mask is known or if there are too many tokens to test.
     fn known_text(&mut self, config: Config, place: &TextPlace) -> Option<SharedText> {
         let (length, text) = self.raw.get(place)?;
         if length == place.length {
             return Some(text);
         }
-        // More characters may follow after fewer ones, and only a long token may have too many.
+        // At a smaller length, more characters may follow. Only long tokens can have too many of them.
         let fitting = place.program.fitting(place.length) as usize;
-        let is_long = |token: &TokenId| self.vocabulary.bytes(*token).len() > fitting;
-        let long = self.raw.by_length.partition_point(is_long);
+        let by_length = self.raw.by_length(self.vocabulary);
+        let long = by_length.partition_point(|&token| self.vocabulary.bytes(token).len() > fitting);
         if length > place.length || long > MOST_TESTED {
             return None;
         }
         let SharedText { mut mask, ends } = text;
-        for &token in &self.raw.by_length[..long] {
+        for &token in &by_length[..long] {
             if mask.contains(token)
                 && self.automaton.run(config, self.vocabulary.bytes(token)) == Config::DEAD
             {
@@ -184,3 +200,6 @@ fn path(vocabulary: &Vocabulary, node: TrieNode) -> &[u8] {
     }
     &bytes[..length]
 }
+
+#[cfg(test)]
+mod tests;
