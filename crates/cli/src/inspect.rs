@@ -44,6 +44,9 @@ pub(crate) fn inspect(command: &InspectArgs, as_json: bool) -> Result<bool> {
     };
     let out = if as_json {
         let mut object = as_object(&checkpoint, &runs);
+        if let Some(template) = &template {
+            object["chat_template"] = template.source().into();
+        }
         object["purpose"] = purpose.into();
         object["memory"] = needs.as_ref().map(Needs::as_object).into();
         object["calls"] = calls.as_ref().map(calls_object).into();

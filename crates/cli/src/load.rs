@@ -229,6 +229,10 @@ impl TemplateFile {
         Ok(Self { path: path.to_owned(), source: read_option("--chat-template", path)? })
     }
 
+    pub(crate) fn source(&self) -> &str {
+        &self.source
+    }
+
     /// Compiles the template. `now` is the time for templates that write the date; with `None`, the date is
     /// fixed.
     pub(crate) fn compile(&self, tokenizer: &Tokenizer, now: Option<SystemTime>) -> Result<JinjaTemplate> {

@@ -159,9 +159,9 @@ impl Served {
         request.begun.clone_from(&reading.begun.text);
         request.logprobs = chat.logprobs;
         request.mask_view = chat.mask_view;
-        if let (Some(budget), Thoughts::Begun, Some(close)) =
-            (chat.parameters.reasoning_budget, thoughts, self.format.thoughts_close())
-        {
+        // Without a budget, the tokens of the thoughts are counted only.
+        if let (Thoughts::Begun, Some(close)) = (thoughts, self.format.thoughts_close()) {
+            let budget = chat.parameters.reasoning_budget.unwrap_or(usize::MAX);
             let close = tokenizer.encode(&close, EncodeOptions { special: true, bos: false });
             request.reasoning = Some(Reasoning { budget, close: close.map_err(Kind::Prompt)? });
         }

@@ -6,6 +6,7 @@ use formwork_server::{App, ServedModel, ServerOptions};
 use insta::assert_snapshot;
 use serde_json::{Value, json};
 
+use crate::decisions::Thinking;
 use crate::fixture::{
     CONTEXT, END, FailsAfter, Lines, app, ask, babbles, chat, get, redact, request, says, says_in, send,
     served, start,
@@ -301,4 +302,21 @@ async fn repetition_looks_at_the_prompt_too() {
     let fields = |penalty: f32| json!({"temperature": 0, "max_tokens": 1, "repetition_penalty": penalty});
     assert_eq!(chat(&app, &fields(1.0)).await.content(), "H");
     assert_eq!(chat(&app, &fields(1.6)).await.content(), "z");
+}
+
+#[tokio::test]
+async fn thoughts_that_the_prompt_begins_are_counted_without_a_budget() {
+    let engine = start(says("<think>\nHm.\n</think>\n\nHi"));
+    let model = ServedModel { template: Arc::new(Thinking), ..served("m", engine) };
+    let app = App::new(vec![model], ServerOptions::default()).unwrap();
+    for (limit, content, expected) in [(200, "Hi", 4), (3, "", 3)] {
+        let answer = chat(&app, &json!({ "max_tokens": limit })).await.json();
+        assert_eq!(
+            answer["choices"][0]["message"]["content"].as_str().unwrap_or_default(),
+            content,
+            "{answer}"
+        );
+        let details = &answer["usage"]["completion_tokens_details"];
+        assert_eq!(details["reasoning_tokens"], expected, "{answer}");
+    }
 }

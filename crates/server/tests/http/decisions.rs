@@ -355,7 +355,7 @@ async fn conversations_reach_the_template_and_control_tokens_stay_text() {
 }
 
 /// A template that always begins thoughts.
-struct Thinking;
+pub(crate) struct Thinking;
 
 impl formwork_lm::ChatTemplate for Thinking {
     fn render(&self, input: &formwork_lm::ChatInput) -> Result<String, formwork_lm::TemplateError> {
