@@ -101,7 +101,8 @@ impl ChatFormat {
             vocabulary.ends().iter().map(spelling).filter(|end| !end.is_empty()).collect();
         let probe = Probe::new(template, &ends);
         // Without a trigger, a grammar could not find the end of thoughts.
-        let thoughts = thoughts(&probe, template, &controls);
+        let response = template.response_template().and_then(ResponseTemplate::of);
+        let thoughts = thoughts(&probe, template.source(), response, &controls);
         let mut thoughts = thoughts.filter(|tags| tags.close.trigger().is_some());
         let before_words = probe.before_words().unwrap_or_default();
         let closes_alone = |tags: &&mut Tags| before_words.trim() == tags.close.text();
@@ -122,7 +123,6 @@ impl ChatFormat {
             if format.is_usable() { Ok((format, calls)) } else { Err(JsonReason::LikeText) }
         });
         let found = calls.as_ref().ok().map(|(format, _)| format);
-        let response = template.response_template().and_then(ResponseTemplate::of);
         let own = response.filter(|_| found.is_none()).and_then(|response| response.calls(&controls, &ends));
         let own = own.filter(CallFormat::is_usable);
         let named = own
@@ -310,7 +310,12 @@ const THOUGHT_TAGS: [(&str, &str); 4] = [
 /// - `<think>` and `</think>`, if a rendered prompt has them;
 /// - tags of the response template;
 /// - control tokens that the template mentions.
-fn thoughts(probe: &Probe<'_>, template: &dyn ChatTemplate, controls: &[(TokenId, String)]) -> Option<Tags> {
+fn thoughts(
+    probe: &Probe<'_>,
+    source: Option<&str>,
+    response: Option<ResponseTemplate<'_>>,
+    controls: &[(TokenId, String)],
+) -> Option<Tags> {
     let tags = |open: &str, close: &str| Tags {
         open: Marked::new(open, controls),
         close: Marked::new(close, controls),
@@ -331,14 +336,13 @@ fn thoughts(probe: &Probe<'_>, template: &dyn ChatTemplate, controls: &[(TokenId
     let begun = header.contains("<think>");
     let written = probe.before_words().filter(|before| before.contains("</think>"));
     let is_mentioned = |(_, close): &(&str, &str)| {
-        template.source().is_some_and(|source| source.contains(close))
+        source.is_some_and(|source| source.contains(close))
             && controls.iter().any(|(_, spelling)| spelling == close)
     };
     match around {
         Some((open, close)) => Some(tags(&open, close)),
         None if begun || written.is_some() || probe.can_forgo_thoughts() => Some(tags("<think>", "</think>")),
         None => {
-            let response = template.response_template().and_then(ResponseTemplate::of);
             let read = response.and_then(ResponseTemplate::thoughts).map(|(open, close)| tags(&open, &close));
             let mentioned = || THOUGHT_TAGS.into_iter().find(is_mentioned);
             read.or_else(|| mentioned().map(|(open, close)| tags(open, close)))

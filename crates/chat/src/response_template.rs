@@ -48,9 +48,11 @@ struct CallField<'t> {
     /// Text after the content.
     close: String,
     repeats: bool,
-    /// Value of `transform` for one call, without the member `type`.
+    /// Member `function` of the transform.
     function: &'t Value,
+    /// Settings of the parser.
     arguments: &'t Value,
+    /// The field as it is.
     field: &'t Value,
 }
 

@@ -159,7 +159,7 @@ impl Served {
         request.begun.clone_from(&reading.begun.text);
         request.logprobs = chat.logprobs;
         request.mask_view = chat.mask_view;
-        // Without a budget, the tokens of the thoughts are counted only.
+        // Without a budget, the engine only counts the tokens of the thoughts.
         if let (Thoughts::Begun, Some(close)) = (thoughts, self.format.thoughts_close()) {
             let budget = chat.parameters.reasoning_budget.unwrap_or(usize::MAX);
             let close = tokenizer.encode(&close, EncodeOptions { special: true, bos: false });

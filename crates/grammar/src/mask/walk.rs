@@ -79,9 +79,11 @@ impl TextMasks {
 
     /// Returns the approximate memory of the masks, in bytes.
     pub(crate) fn byte_len(&self) -> usize {
-        let kept = self.free.values().chain(self.likes.values());
-        let kept: usize = kept.map(|(mask, _)| mask.byte_len()).sum();
-        kept + self.shared.values().map(SharedText::byte_len).sum::<usize>()
+        let kept = self.free.values().chain(self.likes.values()).map(|(mask, _)| mask);
+        let mut masks = kept.chain(self.shared.values().map(|text| &text.mask));
+        let count = self.free.len() + self.likes.len() + self.shared.len();
+        let ends: usize = self.shared.values().map(|text| size_of_val(&*text.ends)).sum();
+        masks.next().map_or(0, |mask| count * mask.byte_len()) + ends
     }
 }
 
