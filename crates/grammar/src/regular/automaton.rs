@@ -310,11 +310,11 @@ impl<'a> Builder<'a> {
         let mut edges = self.edges;
         self.expressions.spend(edges.len());
         self.expressions.check()?;
-        let mut incoming = Incoming::new(self.state_labels.len(), &edges);
+        let mut incoming = Incoming::new(&edges);
         let alive = live(&edges, &incoming, &self.state_labels);
         if alive.contains(&false) {
             edges.retain(|edge| alive[edge.to as usize]);
-            incoming = Incoming::new(self.state_labels.len(), &edges);
+            incoming = Incoming::new(&edges);
         }
         let classes = minimize(&self.state_labels, &edges, &incoming);
         let numbers = breadth_first(&edges, &classes);

@@ -138,7 +138,7 @@ impl Partition {
 }
 
 /// The numbers `0..count`, grouped by a key.
-struct Groups {
+pub(crate) struct Groups {
     /// For each key, the index in `members` of its first member. The last entry is the number of
     /// all members.
     offsets: Vec<u32>,
@@ -147,7 +147,7 @@ struct Groups {
 }
 
 impl Groups {
-    fn by_key(count: usize, key: impl Fn(usize) -> u32) -> Self {
+    pub(crate) fn by_key(count: usize, key: impl Fn(usize) -> u32) -> Self {
         let keys = (0..count).map(&key).max().map_or(0, |most| most as usize + 1);
         let mut offsets = vec![0; keys + 1];
         for element in 0..count {
@@ -165,20 +165,30 @@ impl Groups {
         }
         Self { offsets, members }
     }
+
+    /// Returns the members of the group with the given key.
+    pub(crate) fn of(&self, key: u32) -> &[u32] {
+        let key = key as usize;
+        let Some(&[start, end]) = self.offsets.get(key..key + 2) else { return &[] };
+        &self.members[start as usize..end as usize]
+    }
+
+    /// Returns the groups that are not empty, in the order of their keys.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &[u32]> {
+        let ranges = self.offsets.windows(2).map(|range| range[0] as usize..range[1] as usize);
+        ranges.filter(|range| !range.is_empty()).map(|range| &self.members[range])
+    }
 }
 
 /// For each state, the indices of the edges that lead to the state.
 pub(crate) struct Incoming(Groups);
 
 impl Incoming {
-    pub(crate) fn new(states: usize, edges: &[Edge]) -> Self {
-        let mut groups = Groups::by_key(edges.len(), |edge| edges[edge].to);
-        groups.offsets.resize(states + 1, edges.len() as u32);
-        Self(groups)
+    pub(crate) fn new(edges: &[Edge]) -> Self {
+        Self(Groups::by_key(edges.len(), |edge| edges[edge].to))
     }
 
     pub(crate) fn of(&self, state: u32) -> &[u32] {
-        let state = state as usize;
-        &self.0.members[self.0.offsets[state] as usize..self.0.offsets[state + 1] as usize]
+        self.0.of(state)
     }
 }

@@ -6,8 +6,9 @@
 //! run of a counted repetition is long. The run of an unbounded repetition is a cycle.
 
 use super::embedded::Embedded;
-use super::program::{Dot, Program};
+use super::program::Program;
 use super::rows::{CfgMachine, Item};
+use super::states::Dot;
 use crate::ByteSet;
 use crate::machine::probe::{CHARACTERS, WIDE};
 use crate::machine::region::LONG;
@@ -86,7 +87,7 @@ impl CfgMachine {
             return ByteSet::ALL;
         }
         let mut bytes = ByteSet::default();
-        for edge in &self.program.state(dot).bytes {
+        for edge in self.program.state(dot).bytes {
             bytes.insert_range(edge.low, edge.high);
         }
         bytes
@@ -103,7 +104,7 @@ impl CfgMachine {
 
 impl ClassRun {
     fn new(program: &Program, dot: Dot) -> Option<Self> {
-        let edges = &program.state(dot).bytes;
+        let edges = program.state(dot).bytes;
         // If a byte leads to two dots, the next row has several items.
         if edges.windows(2).any(|pair| pair[0].high >= pair[1].low) {
             return None;
@@ -149,7 +150,7 @@ fn all_lead(program: &Program, dot: Dot, ranges: &[(u8, u8)], target: Dot) -> bo
         return false;
     }
     let mut from = u16::from(low);
-    for edge in &state.bytes {
+    for edge in state.bytes {
         if u16::from(edge.low) > from || u16::from(edge.high) < from {
             return false;
         }

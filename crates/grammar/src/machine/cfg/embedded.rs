@@ -10,7 +10,8 @@ use std::sync::Arc;
 use formwork_vocab::TokenId;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::program::{Dot, EmbeddedProgram, Shortest};
+use super::program::{EmbeddedProgram, Shortest};
+use super::states::Dot;
 use crate::ByteSet;
 use crate::machine::{Config, ConfigPart, EquivalentConfig, Machine, TextPlace, Tolerance};
 use crate::mask::named_tokens::NamedTokens;

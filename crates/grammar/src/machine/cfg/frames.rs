@@ -7,16 +7,15 @@
 
 use rustc_hash::FxHashMap;
 
-use super::program::{Dot, Shortest};
+use super::program::Shortest;
 use super::returns::{OUTPUT_END, ReturnId};
 use super::rows::{CfgMachine, Item, Row};
+use super::states::Dot;
 use crate::machine::{Config, Frame};
 
 /// Cached results for frames.
 #[derive(Default)]
 pub(super) struct Frames {
-    /// True if any rule calls another; `None` if not yet known.
-    rules: Option<bool>,
     bare: FxHashMap<Box<[Dot]>, Config>,
     /// For each bare row with calls: the items that call rules or, once it is computed, the row of
     /// the called rules.
@@ -34,8 +33,8 @@ impl CfgMachine {
     /// Appends the frames of the row `config`. Appends none if no rule of the grammar calls another
     /// rule.
     pub(super) fn frames_of(&mut self, config: Config, frames: &mut Vec<Frame>) {
-        let rules = &mut self.frames.rules;
-        if !*rules.get_or_insert_with(|| self.program.states.iter().any(|state| !state.calls.is_empty())) {
+        let (_, calls) = self.program.states.edges();
+        if calls.is_empty() {
             return;
         }
         for at in 0..self.rows[config.index()].items.len() {

@@ -5,10 +5,9 @@
 //! are a single state, and results for that state are computed once.
 
 use rustc_hash::FxHashMap;
-use smallvec::SmallVec;
 
-use super::program::{ByteEdge, CallEdge, Dot, State};
-use crate::regular::minimize::{Edge, Incoming, minimize};
+use super::states::{Dot, States};
+use crate::regular::minimize::{Edge, Groups, Incoming, minimize};
 
 /// Maximum number of edges of an automaton that is minimised; larger automata are left unchanged.
 /// The limits of all edges cut the bytes into ranges. An edge counts once for each range that it
@@ -17,140 +16,112 @@ const EDGES: usize = 1 << 19;
 
 /// Returns the minimal automaton that is equivalent to a deterministic automaton. State 0 remains
 /// the start.
-pub(super) fn merged(states: Vec<State>) -> Vec<State> {
+pub(super) fn merged(states: States) -> States {
     if states.len() <= 2 {
         return states;
     }
-    match ends_first(&states) {
-        Some(order) => merged_in_order(states, &order),
+    match heights(&states) {
+        Some(heights) => merged_by_height(&states, &heights),
         None => merged_by_parts(states),
     }
 }
 
 /// Like [`merged`], for any automaton.
-fn merged_by_parts(states: Vec<State>) -> Vec<State> {
+fn merged_by_parts(states: States) -> States {
     let Some(edges) = edges(&states) else { return states };
     let labels: Vec<u32> = states.iter().map(|state| state.accepting.into()).collect();
-    let classes = minimize(&labels, &edges, &Incoming::new(states.len(), &edges));
-    kept_of_classes(states, &classes)
+    let mut classes = minimize(&labels, &edges, &Incoming::new(&edges));
+    // Each class is named after its first state.
+    let mut firsts = vec![None; states.len()];
+    for (at, class) in classes.iter_mut().enumerate() {
+        *class = *firsts[*class as usize].get_or_insert(at as u32);
+    }
+    kept_of_classes(&states, &classes)
 }
 
-/// Returns the states in an order in which each comes after its targets. `None` if there is a cycle.
-fn ends_first(states: &[State]) -> Option<Vec<u32>> {
-    #[derive(Clone, Copy, PartialEq, Eq)]
-    enum Seen {
-        No,
-        Open,
-        Done,
-    }
-    let targets = |at: u32| {
-        let state = &states[at as usize];
-        let bytes = state.bytes.iter().map(|edge| edge.target.0);
-        bytes.chain(state.calls.iter().map(|edge| edge.target.0))
-    };
-    let mut seen = vec![Seen::No; states.len()];
-    let mut order = Vec::with_capacity(states.len());
+/// Returns the length of the longest path from each state, in edges. `None` if there is a cycle.
+fn heights(states: &States) -> Option<Vec<u32>> {
+    const UNSEEN: u32 = u32::MAX;
+    const OPEN: u32 = u32::MAX - 1;
+    let mut heights = vec![UNSEEN; states.len()];
     let mut open = Vec::new();
-    for first in 0..states.len() as u32 {
+    for first in 0..states.len() {
         open.push(first);
         while let Some(&at) = open.last() {
-            match seen[at as usize] {
-                Seen::No => {
-                    seen[at as usize] = Seen::Open;
-                    for target in targets(at) {
-                        match seen[target as usize] {
-                            Seen::No => open.push(target),
-                            Seen::Open => return None,
-                            Seen::Done => {}
+            let targets = || states.get(at).targets().map(Dot::index);
+            match heights[at] {
+                UNSEEN => {
+                    heights[at] = OPEN;
+                    for target in targets() {
+                        match heights[target] {
+                            UNSEEN => open.push(target),
+                            OPEN => return None,
+                            _ => {}
                         }
                     }
                 }
-                Seen::Open => {
-                    seen[at as usize] = Seen::Done;
-                    order.push(at);
+                OPEN => {
+                    heights[at] = targets().map(|target| heights[target] + 1).max().unwrap_or(0);
                     open.pop();
                 }
-                Seen::Done => drop(open.pop()),
+                _ => drop(open.pop()),
             }
         }
     }
-    Some(order)
+    Some(heights)
 }
 
 /// Like [`merged`], for an automaton without cycles: two states are equivalent if they have the same
-/// edges to equivalent states. `order` has each state after its targets.
-fn merged_in_order(mut states: Vec<State>, order: &[u32]) -> Vec<State> {
-    // A state that stands for its class.
+/// edges to equivalent states. Equivalent states have the same height.
+fn merged_by_height(states: &States, heights: &[u32]) -> States {
+    // The first state of the class of each state.
     let mut classes: Vec<u32> = (0..states.len() as u32).collect();
-    let mut known: FxHashMap<State, u32> = FxHashMap::default();
-    for &at in order {
-        let mut state = std::mem::take(&mut states[at as usize]);
-        for edge in &mut state.bytes {
-            edge.target.0 = classes[edge.target.index()];
+    // The states of one height, with edges to the first states of classes.
+    let mut candidates = States::default();
+    let mut order: Vec<usize> = Vec::new();
+    for group in Groups::by_key(states.len(), |at| heights[at]).iter().filter(|group| group.len() > 1) {
+        candidates.clear();
+        for &at in group {
+            candidates.push_mapped(states.get(at as usize), |target| Dot(classes[target.index()]));
         }
-        for edge in &mut state.calls {
-            edge.target.0 = classes[edge.target.index()];
-        }
-        super::build::join(&mut state.bytes);
-        classes[at as usize] = *known.entry(state).or_insert(at);
-    }
-    let mut firsts = vec![None; states.len()];
-    for (at, &class) in classes.iter().enumerate() {
-        firsts[class as usize].get_or_insert(at);
-    }
-    for (state, class) in known {
-        if let Some(first) = firsts[class as usize] {
-            states[first] = state;
+        order.clear();
+        order.extend(0..group.len());
+        order.sort_unstable_by_key(|&place| (candidates.get(place), place));
+        for equal in order.chunk_by(|&a, &b| candidates.get(a) == candidates.get(b)) {
+            for &place in equal {
+                classes[group[place] as usize] = group[equal[0]];
+            }
         }
     }
     kept_of_classes(states, &classes)
 }
 
-/// Returns the first state of each class, with its edges to such states. Classes are numbered below the
-/// number of states.
-fn kept_of_classes(states: Vec<State>, classes: &[u32]) -> Vec<State> {
-    /// A class without a state so far.
-    const NONE: u32 = u32::MAX;
-    let mut ids = vec![NONE; states.len()];
-    let mut kept = Vec::new();
-    for (at, &class) in classes.iter().enumerate() {
-        if ids[class as usize] == NONE {
-            ids[class as usize] = kept.len() as u32;
-            kept.push(at);
-        }
+/// Returns the first state of each class, with its edges to such states. `classes` has the first state of the
+/// class of each state.
+fn kept_of_classes(states: &States, classes: &[u32]) -> States {
+    let mut ids = vec![Dot(0); states.len()];
+    let firsts = || (0..classes.len()).filter(|&at| classes[at] as usize == at);
+    for (id, first) in firsts().enumerate() {
+        ids[first] = Dot(id as u32);
     }
-    let target = |dot: Dot| Dot(ids[classes[dot.index()] as usize]);
-    let mut kept = kept.into_iter().peekable();
-    let mut result = Vec::with_capacity(kept.len());
-    for (at, state) in states.into_iter().enumerate() {
-        if kept.next_if_eq(&at).is_none() {
-            continue;
-        }
-        let bytes = state.bytes.into_iter().map(|edge| ByteEdge { target: target(edge.target), ..edge });
-        let mut bytes: SmallVec<[ByteEdge; 2]> = bytes.collect();
-        super::build::join(&mut bytes);
-        let calls = state.calls.into_iter().map(|edge| CallEdge { target: target(edge.target), ..edge });
-        result.push(State {
-            accepting: state.accepting,
-            bytes,
-            calls: calls.collect(),
-            embedded: state.embedded,
-        });
+    let mut kept = States::default();
+    for first in firsts() {
+        kept.push_mapped(states.get(first), |target| ids[classes[target.index()] as usize]);
     }
-    result
+    kept
 }
 
 /// Returns the edges in the form that [`minimize`] needs. A letter is a byte range or a called
 /// rule. `None` if there are more than [`EDGES`].
-fn edges(states: &[State]) -> Option<Vec<Edge>> {
+fn edges(states: &States) -> Option<Vec<Edge>> {
     let mut cuts = [false; 257];
     let mut rules = FxHashMap::default();
-    for state in states {
-        for edge in &state.bytes {
+    for state in states.iter() {
+        for edge in state.bytes {
             cuts[usize::from(edge.low)] = true;
             cuts[usize::from(edge.high) + 1] = true;
         }
-        for edge in &state.calls {
+        for edge in state.calls {
             let next = rules.len() as u32;
             rules.entry(edge.rule).or_insert(next);
         }
@@ -165,7 +136,7 @@ fn edges(states: &[State]) -> Option<Vec<Edge>> {
     let mut edges = Vec::new();
     for (from, state) in states.iter().enumerate() {
         let from = from as u32;
-        for edge in &state.bytes {
+        for edge in state.bytes {
             let covered = letters[usize::from(edge.low)]..=letters[usize::from(edge.high)];
             edges.extend(covered.map(|letter| Edge { from, letter, to: edge.target.0 }));
         }
@@ -184,32 +155,27 @@ fn edges(states: &[State]) -> Option<Vec<Edge>> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::states::{ByteEdge, CallEdge};
     use super::*;
     use crate::ir::expr::RuleId;
     use crate::{Grammar, Limits};
 
     /// Returns an automaton without cycles whose states are ordered from the start to the ends.
-    fn acyclic(next: &mut impl FnMut(u32) -> u32) -> Vec<State> {
+    fn acyclic(next: &mut impl FnMut(u32) -> u32) -> States {
         let count = 3 + next(10);
-        let mut states: Vec<State> = (0..count)
-            .map(|at| {
-                let mut state = State { accepting: at + 1 == count || next(4) == 0, ..State::default() };
-                let targets = |next: &mut dyn FnMut(u32) -> u32| Dot(at + 1 + next(count - at - 1));
-                if at + 1 < count {
-                    for low in (b'a'..b'e').filter(|_| next(2) == 0).collect::<Vec<_>>() {
-                        let target = targets(next);
-                        state.bytes.push(ByteEdge { low, high: low, target });
-                    }
-                    for rule in (0..2).filter(|_| next(4) == 0).map(RuleId).collect::<Vec<_>>() {
-                        let target = targets(next);
-                        state.calls.push(CallEdge { rule, target });
-                    }
+        let mut states = States::default();
+        for at in 0..count {
+            let accepting = at + 1 == count || next(4) == 0;
+            let targets = |next: &mut dyn FnMut(u32) -> u32| Dot(at + 1 + next(count - at - 1));
+            if at + 1 < count {
+                for low in (b'a'..b'e').filter(|_| next(2) == 0).collect::<Vec<_>>() {
+                    states.push_byte(ByteEdge { low, high: low, target: targets(next) });
                 }
-                state
-            })
-            .collect();
-        for state in &mut states {
-            super::super::build::join(&mut state.bytes);
+                for rule in (0..2).filter(|_| next(4) == 0).map(RuleId).collect::<Vec<_>>() {
+                    states.push_call(CallEdge { rule, target: targets(next) });
+                }
+            }
+            states.end(accepting, None);
         }
         states
     }
@@ -224,10 +190,11 @@ mod tests {
         let mut smaller = 0;
         for _ in 0..2000 {
             let states = acyclic(&mut next);
-            let order = ends_first(&states).expect("no cycle");
-            let merged = merged_in_order(states.clone(), &order);
+            let heights = heights(&states).expect("no cycle");
+            let merged = merged_by_height(&states, &heights);
             smaller += usize::from(merged.len() < states.len());
-            assert_eq!(merged, merged_by_parts(states.clone()), "{states:?}");
+            let other = merged_by_parts(states.clone());
+            assert!(merged.iter().eq(other.iter()), "{states:?}");
         }
         assert!(smaller > 100, "{smaller}");
     }

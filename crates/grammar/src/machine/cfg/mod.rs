@@ -9,6 +9,7 @@
 mod build;
 mod class_run;
 mod collapse;
+mod determinise;
 mod embedded;
 mod endless;
 mod frames;
@@ -18,7 +19,9 @@ mod program;
 mod returns;
 mod rows;
 mod rules_of;
+mod search;
 mod simplify;
+mod states;
 mod worklist;
 
 pub(crate) use program::Program;

@@ -6,7 +6,7 @@ use regex_syntax::utf8::Utf8Sequences;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use super::program::{ByteEdge, CallEdge, Dot, State};
+use super::states::{ByteEdge, CallEdge, Dot, State, States};
 use crate::ir::expr::{Expr, RuleId};
 use crate::ledger::Ledger;
 use crate::{GrammarError, Limits};
@@ -37,10 +37,10 @@ struct Node {
 type Link = (usize, (u8, u8), usize);
 
 impl Nfa {
-    /// Builds the automaton of `expr`. The caller must have checked the
-    /// [`size`](super::simplify::size) of `expr`.
-    pub(super) fn new(expr: &Expr) -> Self {
-        let mut nfa = Self::default();
+    /// Builds the automaton of `expr`. `size` is the [`size`](super::simplify::size) of `expr`, which the
+    /// caller must have checked.
+    pub(super) fn new(expr: &Expr, size: usize) -> Self {
+        let mut nfa = Self { nodes: Vec::with_capacity(size + 1), ..Self::default() };
         nfa.start = nfa.node();
         nfa.end = nfa.add(expr, nfa.start);
         nfa
@@ -171,18 +171,21 @@ impl Nfa {
         &self,
         limits: &Limits,
         ledger: &Ledger,
-    ) -> Result<Vec<State>, GrammarError> {
+    ) -> Result<States, GrammarError> {
         const NONE: u32 = u32::MAX;
         let mut dots = vec![NONE; self.nodes.len()];
         let mut order = vec![self.start];
         dots[self.start] = 0;
-        let mut states = Vec::new();
+        let mut states = States::default();
         let mut reached = vec![usize::MAX; self.nodes.len()];
         // Number of edges created and of nodes visited to create them.
         let mut work = 0;
         let mut open = Vec::new();
+        let (mut bytes, mut calls) = (Vec::new(), Vec::new());
         while let Some(&node) = order.get(states.len()) {
-            let mut state = State::default();
+            bytes.clear();
+            calls.clear();
+            let mut accepting = false;
             let mut dot_of = |node: usize| {
                 if dots[node] == NONE {
                     dots[node] = order.len() as u32;
@@ -194,12 +197,12 @@ impl Nfa {
             reached[node] = states.len();
             while let Some(at) = open.pop() {
                 work += 1;
-                state.accepting |= at == self.end;
+                accepting |= at == self.end;
                 for &(low, high, to) in &self.nodes[at].bytes {
-                    state.bytes.push(ByteEdge { low, high, target: dot_of(to) });
+                    bytes.push(ByteEdge { low, high, target: dot_of(to) });
                 }
                 for &(rule, to) in &self.nodes[at].calls {
-                    state.calls.push(CallEdge { rule, target: dot_of(to) });
+                    calls.push(CallEdge { rule, target: dot_of(to) });
                 }
                 for &to in &self.nodes[at].empty {
                     if reached[to] != states.len() {
@@ -208,11 +211,11 @@ impl Nfa {
                     }
                 }
             }
-            state.bytes.sort_unstable();
-            state.bytes.dedup();
-            state.calls.sort_unstable();
-            state.calls.dedup();
-            let edges = state.bytes.len() + state.calls.len();
+            bytes.sort_unstable();
+            bytes.dedup();
+            calls.sort_unstable();
+            calls.dedup();
+            let edges = bytes.len() + calls.len();
             work += edges;
             ledger.spend(8 + 8 * edges)?;
             ledger.hold(12 * edges)?;
@@ -223,7 +226,7 @@ impl Nfa {
                     limits.states.saturating_mul(EDGES),
                 ));
             }
-            states.push(state);
+            states.push(State { accepting, bytes: &bytes, calls: &calls, embedded: None });
         }
         Ok(states)
     }

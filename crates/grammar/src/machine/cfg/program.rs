@@ -2,29 +2,17 @@
 
 use std::sync::Arc;
 
-use smallvec::SmallVec;
-
+use super::build;
+use super::states::{ByteEdge, CallEdge, Dot, State, States};
 use crate::ir::expr::{RuleId, Rules};
 use crate::ir::json::JsonProgram;
 use crate::ir::json::program::NodeId;
 use crate::ir::text::TextProgram;
 use crate::ledger::Ledger;
 use crate::machine::Machine;
-use crate::machine::cfg::build;
 use crate::machine::text::TextMachine;
 use crate::tokens::TokenTerminal;
 use crate::{GrammarError, Limits};
-
-/// A position in a rule's automaton: an index into [`Program::states`]. Ids from 2³¹ up stand for
-/// positions in [embedded](super::embedded) JSON texts.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) struct Dot(pub(crate) u32);
-
-impl Dot {
-    pub(crate) const fn index(self) -> usize {
-        self.0 as usize
-    }
-}
 
 /// A program for another machine.
 #[derive(Clone, Debug)]
@@ -52,46 +40,6 @@ impl EmbeddedProgram {
     }
 }
 
-/// An edge over any byte of `low..=high`.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) struct ByteEdge {
-    pub(crate) low: u8,
-    pub(crate) high: u8,
-    pub(crate) target: Dot,
-}
-
-/// An edge over any text that a rule matches.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) struct CallEdge {
-    pub(crate) rule: RuleId,
-    pub(crate) target: Dot,
-}
-
-/// The possible continuations at a [`Dot`].
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
-pub(crate) struct State {
-    /// True if the rule may end here.
-    pub(crate) accepting: bool,
-    pub(crate) bytes: SmallVec<[ByteEdge; 2]>,
-    pub(crate) calls: SmallVec<[CallEdge; 2]>,
-    /// Index into [`Program::embedded`] if another machine reads the rest of the rule; otherwise
-    /// `None`.
-    pub(crate) embedded: Option<u32>,
-}
-
-impl State {
-    /// Reports whether the rule must end here. A call edge that leads to such a state is a tail
-    /// call.
-    pub(crate) fn is_final(&self) -> bool {
-        self.accepting && !self.goes_on()
-    }
-
-    /// Reports whether more text of the rule may follow.
-    pub(crate) fn goes_on(&self) -> bool {
-        !self.bytes.is_empty() || !self.calls.is_empty() || self.embedded.is_some()
-    }
-}
-
 /// The shortest text from a [`Dot`] to the end of its rule, or from a position to the end of the
 /// output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -109,7 +57,7 @@ impl Shortest {
 /// A compiled grammar. Every edge lies on a path to the end of its rule.
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
-    pub(crate) states: Vec<State>,
+    pub(crate) states: States,
     pub(crate) shortest: Vec<Shortest>,
     /// For each state, its rank in the order in which the shortest texts were found. Each shortest
     /// text is composed of the shortest texts of states with smaller ranks.
@@ -165,8 +113,8 @@ impl Program {
         RuleId(rule.unwrap_or_default() as u32)
     }
 
-    pub(crate) fn state(&self, dot: Dot) -> &State {
-        &self.states[dot.index()]
+    pub(crate) fn state(&self, dot: Dot) -> State<'_> {
+        self.states.get(dot.index())
     }
 
     pub(crate) fn start(&self, rule: RuleId) -> Dot {
@@ -174,7 +122,7 @@ impl Program {
     }
 
     /// Returns the rule that a state calls if the state only calls this rule, as a tail call.
-    pub(crate) fn tail_call(&self, state: &State) -> Option<RuleId> {
+    pub(crate) fn tail_call(&self, state: State<'_>) -> Option<RuleId> {
         let [edge] = *state.calls else { return None };
         let is_only = !state.accepting && state.bytes.is_empty() && state.embedded.is_none();
         (is_only && self.state(edge.target).is_final()).then_some(edge.rule)

@@ -244,7 +244,8 @@ fn circles(slots: &[Slot]) -> Vec<Vec<usize>> {
 mod tests {
     use std::sync::Arc;
 
-    use super::super::program::{Dot, Program};
+    use super::super::program::Program;
+    use super::super::states::Dot;
     use super::*;
     use crate::frontend::gbnf;
     use crate::frontend::json_schema::Schemas;

@@ -28,8 +28,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::class_run::ClassRun;
 use super::embedded::Embedded;
 use super::frames::Frames;
-use super::program::{Dot, EmbeddedProgram, Program, Shortest};
+use super::program::{EmbeddedProgram, Program, Shortest};
 use super::returns::{Circle, OUTPUT_END, Return, ReturnId, Slot, redirect};
+use super::states::Dot;
 use super::worklist::Worklist;
 use crate::ir::expr::RuleId;
 use crate::machine::hashed::Hashed;
@@ -317,7 +318,7 @@ impl CfgMachine {
                 items.extend(callers.iter().copied());
             }
             weight += 2 * state.calls.len();
-            for edge in &state.calls {
+            for edge in state.calls {
                 let after = Item { dot: edge.target, returns: item.returns };
                 let returns = if program.state(edge.target).is_final() {
                     item.returns
@@ -457,7 +458,7 @@ pub(super) fn scan(
         scanned.extend(next.map(|dot| Item { dot, ..item }));
         return;
     }
-    for edge in &program.state(item.dot).bytes {
+    for edge in program.state(item.dot).bytes {
         if edge.low > byte {
             break;
         }
@@ -491,7 +492,7 @@ impl Machine for CfgMachine {
                 bytes = bytes | self.embedded.plausible(item.dot);
                 continue;
             }
-            for edge in &self.program.state(item.dot).bytes {
+            for edge in self.program.state(item.dot).bytes {
                 bytes.insert_range(edge.low, edge.high);
             }
         }

@@ -341,7 +341,7 @@ impl Base {
                 }
             }
         }
-        let classes = minimize(&labels, &edges, &Incoming::new(kept.len(), &edges));
+        let classes = minimize(&labels, &edges, &Incoming::new(&edges));
         // The start is state 0 again.
         let mut order = vec![u32::MAX; kept.len()];
         let mut merged = Self { rows: Vec::new(), ends: Vec::new() };
