@@ -255,7 +255,7 @@ impl<'a> Builder<'a> {
     pub(super) fn node(&mut self, atoms: Vec<AtomId>) -> Result<NodeId, GrammarError> {
         let mut key: Vec<AtomId> = Vec::with_capacity(atoms.len());
         let mut todo: Vec<AtomId> = atoms.into_iter().rev().collect();
-        let mut met = FxHashSet::default();
+        let mut met = Met::default();
         while let Some(id) = todo.pop() {
             self.spend(2)?;
             if !met.insert(id) {
@@ -336,8 +336,26 @@ impl<'a> Builder<'a> {
     }
 }
 
+/// A set of atoms, mostly of one.
+#[derive(Default)]
+struct Met {
+    first: Option<AtomId>,
+    others: FxHashSet<AtomId>,
+}
+
+impl Met {
+    /// Adds an atom. Returns false if the set already has it.
+    fn insert(&mut self, atom: AtomId) -> bool {
+        match self.first {
+            None => self.first.replace(atom).is_none(),
+            Some(first) => first != atom && self.others.insert(atom),
+        }
+    }
+}
+
 /// Positions of the elements of a list, by hash. Finds duplicates without comparing all pairs,
-/// because alternatives are numerous and expensive to compare.
+/// because alternatives are numerous and expensive to compare. The positions of a list with one element are not
+/// kept, because most lists have no more.
 #[derive(Default)]
 struct Deduplicated(FxHashMap<u64, Vec<usize>>);
 
@@ -347,6 +365,14 @@ impl Deduplicated {
     fn add_new<T: Eq + Hash>(&mut self, all: &mut Vec<T>, new: impl IntoIterator<Item = T>) -> Vec<usize> {
         let mut places = Vec::new();
         for one in new {
+            if all.is_empty() {
+                places.push(0);
+                all.push(one);
+                continue;
+            }
+            if self.0.is_empty() {
+                self.0.insert(FxBuildHasher.hash_one(&all[0]), vec![0]);
+            }
             let same = self.0.entry(FxBuildHasher.hash_one(&one)).or_default();
             let known = same.iter().copied().find(|&at| all[at] == one);
             let place = known.unwrap_or(all.len());

@@ -171,7 +171,9 @@ fn compile_with(
         Ok(mut solution) => {
             // Subschemas without values only cause warnings. If a schema is close to its limits, it
             // is compiled without these warnings.
-            if let Ok(mut document) = document() {
+            if !solution.dead.is_empty()
+                && let Ok(mut document) = document()
+            {
                 for place in &solution.dead {
                     if document.get(place) == Some(&Value::Bool(false)) {
                         continue;
@@ -291,5 +293,15 @@ impl From<Problem> for GrammarError {
 
 /// Returns the JSON pointer to the member `key` of the value at `pointer` (RFC 6901).
 fn child_pointer(pointer: &str, key: &str) -> String {
-    format!("{pointer}/{}", key.replace('~', "~0").replace('/', "~1"))
+    let mut child = String::with_capacity(pointer.len() + 1 + key.len());
+    child.push_str(pointer);
+    child.push('/');
+    for c in key.chars() {
+        match c {
+            '~' => child.push_str("~0"),
+            '/' => child.push_str("~1"),
+            c => child.push(c),
+        }
+    }
+    child
 }

@@ -1,5 +1,7 @@
 //! Least number of bytes that a value can take.
 
+use smallvec::{SmallVec, smallvec};
+
 use super::needs::Amount;
 
 /// Length of a shortest text in bytes, and its first byte.
@@ -46,7 +48,7 @@ impl Shortest {
 /// depth. No stored line lies above another one at all depths. All other layouts have a single line
 /// with slope 0.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Cost(Vec<Line>);
+pub(crate) struct Cost(SmallVec<[Line; 2]>);
 
 /// The function `bytes + 2 · lines · depth`, for a text with `lines` line breaks. `first` is the
 /// first byte of the text.
@@ -59,22 +61,22 @@ struct Line {
 
 impl Cost {
     /// The cost if no value exists.
-    pub(crate) const NONE: Self = Self(Vec::new());
+    pub(crate) const NONE: Self = Self(SmallVec::new_const());
 
     /// Creates the cost of a text without line breaks.
     pub(crate) fn new(bytes: u32, first: u8) -> Self {
-        Self(vec![Line { bytes, lines: 0, first }])
+        Self(smallvec![Line { bytes, lines: 0, first }])
     }
 
     /// Returns the cost of a gap of white space with `bytes` bytes at depth 0 and `lines` line
     /// breaks. The gap is `levels` deeper than the value around it.
     pub(crate) fn gap((bytes, lines): (u32, u32), levels: u32) -> Self {
-        Self(vec![Line { bytes: bytes + 2 * lines * levels, lines, first: b' ' }])
+        Self(smallvec![Line { bytes: bytes + 2 * lines * levels, lines, first: b' ' }])
     }
 
     /// Creates the cost of a text with the given amount and first byte.
     pub(crate) fn of(Amount { bytes, lines }: Amount, first: u8) -> Self {
-        Self(vec![Line { bytes, lines, first }])
+        Self(smallvec![Line { bytes, lines, first }])
     }
 
     /// Returns the line with the fewest bytes at `depth`, or `None` if no value exists.
@@ -83,7 +85,7 @@ impl Cost {
         lines.min_by_key(|line| line.at(depth))
     }
 
-    pub(crate) const fn is_none(&self) -> bool {
+    pub(crate) fn is_none(&self) -> bool {
         self.0.is_empty()
     }
 
@@ -118,7 +120,10 @@ impl Cost {
     fn drop_hidden(&mut self) {
         // The depth at which `b`, the flatter line, falls below `a`, as a fraction.
         let meet = |a: &Line, b: &Line| (u64::from(b.bytes - a.bytes), u64::from(a.lines - b.lines));
-        let mut kept: Vec<Line> = Vec::with_capacity(self.0.len());
+        if self.0.len() <= 2 {
+            return;
+        }
+        let mut kept: SmallVec<[Line; 2]> = SmallVec::with_capacity(self.0.len());
         for &line in &self.0 {
             while let [.., a, b] = kept[..] {
                 let ((ab, ab_per), (bc, bc_per)) = (meet(&a, &b), meet(&b, &line));
@@ -142,7 +147,7 @@ impl Cost {
                 first: a.first,
             });
             for line in pairs {
-                sum.or(&Self(vec![line]));
+                sum.or(&Self(smallvec![line]));
             }
         }
         sum
@@ -177,7 +182,7 @@ mod tests {
         let lines = [(3, 9), (5, 5), (9, 4), (11, 2), (12, 2), (40, 0), (30, 1), (60, 0)];
         let mut cost = Cost::NONE;
         for (bytes, lines) in lines {
-            cost.or(&Cost(vec![Line { bytes, lines, first: 0 }]));
+            cost.or(&Cost(smallvec![Line { bytes, lines, first: 0 }]));
         }
         for depth in 0..40 {
             let least = lines.iter().map(|(bytes, lines)| bytes + 2 * lines * depth).min();

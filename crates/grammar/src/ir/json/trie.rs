@@ -1,5 +1,7 @@
 use std::ops::Range;
 
+use smallvec::SmallVec;
+
 use super::cost::Shortest;
 use super::spelling::shortest_spelling;
 
@@ -24,7 +26,7 @@ const FEW: usize = 16;
 #[derive(Clone, Debug)]
 pub(crate) struct TrieNode {
     /// The children, each with its character and the index of its node. Sorted by character.
-    pub(crate) children: Vec<(char, u32)>,
+    pub(crate) children: SmallVec<[(char, u32); 2]>,
     /// Index of the word that ends at this node, in the list that the trie was built from.
     pub(crate) word: Option<u32>,
     /// Number of characters of the prefix.
@@ -186,7 +188,7 @@ impl TrieNode {
     fn new(depth: u32, spelled: u32, rank: u32) -> Self {
         let unknown = Shortest::new(0, 0);
         Self {
-            children: Vec::new(),
+            children: SmallVec::new(),
             word: None,
             depth,
             spelled,

@@ -103,6 +103,7 @@ fn build_from(
     let own = states.len();
     let (shortest, ranks) = (vec![NEVER; own], vec![u32::MAX; own]);
     let mut program = Program { states, shortest, ranks, starts, root, embedded, tokens };
+    program.reserve(linked);
     for (rule, other) in linked {
         append(&mut program, *rule, other, limits, ledger)?;
     }

@@ -102,6 +102,14 @@ impl Program {
         build::build_in_order(rules, limits, ledger)
     }
 
+    /// Makes room for the programs that will be appended.
+    pub(super) fn reserve(&mut self, linked: &[(RuleId, &Self)]) {
+        self.states.reserve(linked.iter().map(|(_, other)| &other.states));
+        let states = linked.iter().map(|(_, other)| other.states.len()).sum();
+        self.shortest.reserve(states);
+        self.ranks.reserve(states);
+    }
+
     /// Returns the rule that has the state at `dot`. The program must be [in order](Self::in_order).
     pub(crate) fn rule_of(&self, dot: Dot) -> RuleId {
         RuleId(self.starts.partition_point(|&start| start <= dot).saturating_sub(1) as u32)

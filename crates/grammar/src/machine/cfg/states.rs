@@ -174,6 +174,13 @@ impl States {
         });
     }
 
+    /// Makes room for the states of `others`.
+    pub(super) fn reserve<'o>(&mut self, others: impl Iterator<Item = &'o Self> + Clone) {
+        self.heads.reserve(others.clone().map(Self::len).sum());
+        self.bytes.reserve(others.clone().map(|other| other.bytes.len()).sum());
+        self.calls.reserve(others.map(|other| other.calls.len()).sum());
+    }
+
     /// Appends the states of an automaton without embedded programs, whose dots are indices into `other`.
     pub(super) fn append(&mut self, other: &Self) {
         self.append_program(other, 0, 0);
