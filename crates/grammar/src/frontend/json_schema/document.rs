@@ -125,24 +125,28 @@ impl<'a> Document<'a> {
         if let Some(uri) = map.get("$schema").and_then(Value::as_str).filter(|_| is_resource) {
             scope.1 = self.dialect(pointer, uri, scope.1)?;
         }
-        self.identify(map, pointer, &mut scope, depth == 0);
-        self.unevaluated |= map.contains_key("unevaluatedItems") || map.contains_key("unevaluatedProperties");
+        if map.keys().any(|key| key.starts_with('$') || key == "id") {
+            self.identify(map, pointer, &mut scope, depth == 0);
+        }
+        self.unevaluated |=
+            map.keys().any(|key| key == "unevaluatedItems" || key == "unevaluatedProperties");
         self.scopes.insert(pointer.to_owned(), scope.clone());
         for (key, value) in map {
-            let pointer = child_pointer(pointer, key);
             match value {
                 Value::Object(members) if IN_MAP.contains(&key.as_str()) => {
+                    let pointer = child_pointer(pointer, key);
                     for (name, member) in members {
                         self.index(member, &child_pointer(&pointer, name), scope.clone(), depth + 1)?;
                     }
                 }
                 Value::Array(items) if IN_LIST.contains(&key.as_str()) => {
+                    let pointer = child_pointer(pointer, key);
                     for (at, item) in items.iter().enumerate() {
                         self.index(item, &format!("{pointer}/{at}"), scope.clone(), depth + 1)?;
                     }
                 }
                 _ if IN_SCHEMA.contains(&key.as_str()) => {
-                    self.index(value, &pointer, scope.clone(), depth + 1)?;
+                    self.index(value, &child_pointer(pointer, key), scope.clone(), depth + 1)?;
                 }
                 _ => {}
             }

@@ -22,6 +22,9 @@ pub(crate) struct Trie {
 /// Largest number of words below a node that are scanned, instead of looked up by their indices.
 const FEW: usize = 16;
 
+/// Maximum number of nodes for which there is room from the start.
+const ROOM: usize = 256;
+
 /// A prefix of words.
 #[derive(Clone, Debug)]
 pub(crate) struct TrieNode {
@@ -55,7 +58,10 @@ impl Trie {
             })
             .collect();
         words.sort_unstable_by(|a, b| a.1.cmp(&b.1));
-        let mut trie = Self { nodes: vec![TrieNode::new(0, 0, 0)], words: Vec::new(), ranks: Vec::new() };
+        // Many words share their prefixes, few do not.
+        let most = 1 + words.iter().map(|(_, chars, _)| chars.len()).sum::<usize>();
+        let mut trie = Self { nodes: Vec::with_capacity(most.min(ROOM)), words: Vec::new(), ranks: Vec::new() };
+        trie.nodes.push(TrieNode::new(0, 0, 0));
         trie.ranks.resize(words.len(), 0);
         for (rank, (index, chars, _)) in words.iter().enumerate() {
             let mut at = 0;

@@ -177,9 +177,14 @@ impl<'a> Collapser<'a> {
     }
 
     /// Returns the expression of the rule at index `at`, in which the rules for which `inlined` is
-    /// true replace their calls. `None` if the result would exceed a limit.
+    /// true replace their calls. `None` if there are no such calls, or if the result would exceed a limit.
     fn written_out(&self, at: usize, inlined: &impl Fn(usize) -> bool) -> Option<Written> {
         let expr = &self.exprs[at];
+        let mut inlines = false;
+        called(expr, 1, &mut |callee, _| inlines |= inlined(callee.index()));
+        if !inlines {
+            return None;
+        }
         let of = |values: &[usize], callee: RuleId, otherwise| {
             if inlined(callee.index()) { values[callee.index()] } else { otherwise }
         };

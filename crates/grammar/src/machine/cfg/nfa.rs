@@ -83,17 +83,20 @@ impl Nfa {
         let to = self.node();
         let root = self.node();
         self.nodes[from].empty.push(root);
-        let mut children: FxHashMap<(usize, u8), usize> = FxHashMap::default();
         for part in parts {
             let (leading, rest) = split_literal(part);
             let mut at = root;
             for &byte in leading {
-                at = *children.entry((at, byte)).or_insert_with(|| {
-                    let next = self.nodes.len();
-                    self.nodes.push(Node::default());
-                    self.nodes[at].bytes.push((byte, byte, next));
-                    next
-                });
+                // Until here, only literals have edges from the nodes of prefixes.
+                let known = self.nodes[at].bytes.iter().find(|(low, ..)| *low == byte);
+                at = match known {
+                    Some(&(.., next)) => next,
+                    None => {
+                        let next = self.node();
+                        self.nodes[at].bytes.push((byte, byte, next));
+                        next
+                    }
+                };
             }
             if !rest.is_empty() {
                 // Each alternative has its own start, so that a loop at the start of one does not

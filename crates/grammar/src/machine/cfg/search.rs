@@ -32,18 +32,19 @@ pub(super) fn search(
     let known = ranks.iter().filter(|&&rank| rank != u32::MAX).max();
     let mut rank = known.map_or(0, |rank| rank + 1);
     let waiting = Waiting::new(program, own);
-    let mut open: BinaryHeap<Reverse<(u32, u32, u8)>> = BinaryHeap::new();
+    let mut open: BinaryHeap<Reverse<Found>> = BinaryHeap::new();
     for (index, state) in program.states.iter().take(own).enumerate() {
         if state.accepting {
-            open.push(Reverse((0, index as u32, 0)));
+            open.push(Reverse(Found::new(0, index as u32, 0)));
         } else if let Some(embedded) = state.embedded {
             let mut machine = program.embedded[embedded as usize].machine();
             let start = machine.start();
             let (len, first) = (machine.closing_len(start), machine.closing_byte(start));
-            open.push(Reverse((len, index as u32, first)));
+            open.push(Reverse(Found::new(len, index as u32, first)));
         }
     }
-    while let Some(Reverse((len, index, first))) = open.pop() {
+    while let Some(Reverse(found)) = open.pop() {
+        let (len, index, first) = found.parts();
         let dot = index as usize;
         if settled[dot].len != Shortest::NEVER {
             continue;
@@ -62,7 +63,7 @@ pub(super) fn search(
         ledger.spend(4 + bytes.len() + calls.len())?;
         for &edge in bytes {
             let (from, byte) = waiting.byte_edges[edge as usize];
-            open.push(Reverse((len.saturating_add(1), from, byte)));
+            open.push(Reverse(Found::new(len.saturating_add(1), from, byte)));
         }
         for &entry in calls {
             let (_, from, edge) = waiting.call_edges[entry as usize];
@@ -70,12 +71,27 @@ pub(super) fn search(
             let after = settled[edge.target.index()];
             if inside.len != Shortest::NEVER && after.len != Shortest::NEVER {
                 let first = if inside.len > 0 { inside.first } else { after.first };
-                open.push(Reverse((inside.len.saturating_add(after.len), from, first)));
+                open.push(Reverse(Found::new(inside.len.saturating_add(after.len), from, first)));
             }
         }
     }
     (program.shortest, program.ranks) = (settled, ranks);
     Ok(())
+}
+
+/// A text from a dot to the end of its rule: its length, the index of the dot, and its first byte, in one number
+/// that has the order of these.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Found(u128);
+
+impl Found {
+    fn new(len: u32, index: u32, first: u8) -> Self {
+        Self(u128::from(len) << 64 | u128::from(index) << 32 | u128::from(first))
+    }
+
+    const fn parts(self) -> (u32, u32, u8) {
+        ((self.0 >> 64) as u32, (self.0 >> 32) as u32, self.0 as u8)
+    }
 }
 
 /// The edges that become usable when a dot is settled.

@@ -12,6 +12,8 @@
 //! An automaton has a copy of the repeated part for each round, so [`size`] computes the number of
 //! nodes before the automaton is built.
 
+use std::borrow::Cow;
+
 use regex_syntax::utf8::Utf8Sequences;
 
 use super::nfa::split_literal;
@@ -25,8 +27,27 @@ const COPIES: usize = 1 << 12;
 const PARTS: usize = 4;
 
 /// Returns an expression for the same language with a smaller automaton.
-pub(super) fn simplified(expr: &Expr) -> Expr {
-    Simplifier { copies: COPIES }.simplified(expr)
+pub(super) fn simplified(expr: &Expr) -> Cow<'_, Expr> {
+    if is_simple(expr) {
+        return Cow::Borrowed(expr);
+    }
+    Cow::Owned(Simplifier { copies: COPIES }.simplified(expr))
+}
+
+/// Reports whether no repetition in an expression needs to be rewritten.
+fn is_simple(expr: &Expr) -> bool {
+    match expr {
+        Expr::Sequence(parts) | Expr::Alternatives(parts) => parts.iter().all(is_simple),
+        Expr::Repeat { expr, max, .. } => {
+            let may_stay = match &**expr {
+                Expr::Repeat { .. } => false,
+                Expr::Alternatives(parts) => !parts.is_empty(),
+                _ => true,
+            };
+            may_stay && *max != Some(0) && !is_nullable(expr) && is_simple(expr)
+        }
+        Expr::Literal(_) | Expr::Class(_) | Expr::Bytes(_) | Expr::Rule(_) => true,
+    }
 }
 
 struct Simplifier {

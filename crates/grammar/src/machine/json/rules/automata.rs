@@ -6,6 +6,7 @@
 //! repetition.
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::{SmallVec, smallvec};
 
 use super::{Shared, Writer, alternatives, class, possibly, sequence};
 use crate::error::GrammarError;
@@ -187,15 +188,7 @@ impl Writer<'_> {
     fn state(&mut self, text: &mut Text<'_>, at: usize, depth: usize) -> Result<Expr, GrammarError> {
         let state = &text.automaton.states[at];
         self.spend(1 + state.edges.len())?;
-        let mut targets: Vec<(usize, Vec<(u32, u32)>)> = Vec::new();
-        let mut places: FxHashMap<usize, usize> = FxHashMap::default();
-        for &(to, range) in &state.edges {
-            let place = *places.entry(to).or_insert(targets.len());
-            match targets.get_mut(place) {
-                Some((_, ranges)) => ranges.push(range),
-                None => targets.push((to, vec![range])),
-            }
-        }
+        let targets = by_target(&state.edges);
         let (mut ways, mut again) = (Vec::new(), None);
         for (to, ranges) in targets {
             let class = match text.chars {
@@ -212,6 +205,29 @@ impl Writer<'_> {
         let rest = if ways.is_empty() { Expr::empty() } else { possibly(alternatives(ways), state.ends) };
         Ok(sequence(again.into_iter().chain([rest])))
     }
+}
+
+/// A state, and the ranges that lead to it.
+type Target = (usize, SmallVec<[(u32, u32); 2]>);
+
+/// Groups transitions by their targets, in the order in which these occur first.
+fn by_target(edges: &[(usize, (u32, u32))]) -> Vec<Target> {
+    /// Maximum number of transitions whose targets are compared one by one.
+    const FEW: usize = 16;
+    let mut targets: Vec<Target> = Vec::new();
+    let mut places: FxHashMap<usize, usize> = FxHashMap::default();
+    for &(to, range) in edges {
+        let place = if edges.len() <= FEW {
+            targets.iter().position(|(target, _)| *target == to).unwrap_or(targets.len())
+        } else {
+            *places.entry(to).or_insert(targets.len())
+        };
+        match targets.get_mut(place) {
+            Some((_, ranges)) => ranges.push(range),
+            None => targets.push((to, smallvec![range])),
+        }
+    }
+    targets
 }
 
 /// Reports whether an expression is about as short as a reference to a rule.
@@ -255,9 +271,16 @@ fn python_class(ranges: &[(u32, u32)]) -> Expr {
 
 fn of_number(dfa: &NumberDfa) -> Automaton {
     let state = |at: u32| {
-        let edges =
-            (b'+'..=b'9').filter_map(|byte| Some((dfa.step(at, byte)? as usize, (byte.into(), byte.into()))));
-        State { edges: edges.collect(), ends: dfa.closing(at).0 == 0 }
+        let mut edges: Vec<(usize, (u32, u32))> = Vec::new();
+        for byte in b'+'..=b'9' {
+            let Some(to) = dfa.step(at, byte) else { continue };
+            let (to, byte) = (to as usize, u32::from(byte));
+            match edges.last_mut() {
+                Some((last, (_, high))) if *last == to && *high + 1 == byte => *high = byte,
+                _ => edges.push((to, (byte, byte))),
+            }
+        }
+        State { edges, ends: dfa.closing(at).0 == 0 }
     };
     Automaton { states: (0..dfa.len() as u32).map(state).collect(), start: 0 }
 }
