@@ -133,7 +133,6 @@ pub(super) fn conjoin(
     groups: &[Group],
     all: &mut Atoms<'_>,
 ) -> Result<Conjunction, Problem> {
-    let by_id: Members<'_> = ids.iter().copied().zip(atoms).collect();
     let mut types = Types::ALL;
     let mut scalars: Option<BTreeSet<Scalar>> = None;
     let mut excluded: BTreeSet<&Scalar> = BTreeSet::new();
@@ -145,6 +144,8 @@ pub(super) fn conjoin(
             scalars = Some(kept.unwrap_or_else(|| values.clone()));
         }
     }
+    let has_parts = scalars.is_none() && (types.has(Types::ARRAY) || types.has(Types::OBJECT));
+    let by_id: Members<'_> = ids.iter().copied().zip(atoms).filter(|_| has_parts).collect();
     all.ledger.check()?;
     let number = conjoin_numbers(ids, atoms, types, all)?;
     let text = conjoin_strings(atoms, &excluded, all);

@@ -67,7 +67,7 @@ pub(super) fn determinise(states: &States, ledger: &Ledger) -> Result<Option<Sta
     let edge_limit = (bytes.len() + calls.len()) * GROWTH + SMALL * SMALL;
     let (mut work, mut steps) = (0, 0);
     let mut subsets = Subsets::new(states.len());
-    let mut result = States::default();
+    let mut result = States::with_capacity(states.len());
     while let Some(subset) = subsets.order.get(result.len()).cloned() {
         let edges = match *subset {
             // Most states of long texts are alone.

@@ -104,7 +104,7 @@ fn kept_of_classes(states: &States, classes: &[u32]) -> States {
     for (id, first) in firsts().enumerate() {
         ids[first] = Dot(id as u32);
     }
-    let mut kept = States::default();
+    let mut kept = States::with_capacity(states.len());
     for first in firsts() {
         kept.push_mapped(states.get(first), |target| ids[classes[target.index()] as usize]);
     }

@@ -179,7 +179,7 @@ impl Nfa {
         let mut dots = vec![NONE; self.nodes.len()];
         let mut order = vec![self.start];
         dots[self.start] = 0;
-        let mut states = States::default();
+        let mut states = States::with_capacity(self.nodes.len());
         let mut reached = vec![usize::MAX; self.nodes.len()];
         // Number of edges created and of nodes visited to create them.
         let mut work = 0;
@@ -214,10 +214,14 @@ impl Nfa {
                     }
                 }
             }
-            bytes.sort_unstable();
-            bytes.dedup();
-            calls.sort_unstable();
-            calls.dedup();
+            if bytes.len() > 1 {
+                bytes.sort_unstable();
+                bytes.dedup();
+            }
+            if calls.len() > 1 {
+                calls.sort_unstable();
+                calls.dedup();
+            }
             let edges = bytes.len() + calls.len();
             work += edges;
             ledger.spend(8 + 8 * edges)?;

@@ -32,18 +32,18 @@ pub(super) fn search(
     let known = ranks.iter().filter(|&&rank| rank != u32::MAX).max();
     let mut rank = known.map_or(0, |rank| rank + 1);
     let waiting = Waiting::new(program, own);
-    let mut open: BinaryHeap<Reverse<Found>> = BinaryHeap::new();
+    let mut open = Open::default();
     for (index, state) in program.states.iter().take(own).enumerate() {
         if state.accepting {
-            open.push(Reverse(Found::new(0, index as u32, 0)));
+            open.push(Found::new(0, index as u32, 0));
         } else if let Some(embedded) = state.embedded {
             let mut machine = program.embedded[embedded as usize].machine();
             let start = machine.start();
             let (len, first) = (machine.closing_len(start), machine.closing_byte(start));
-            open.push(Reverse(Found::new(len, index as u32, first)));
+            open.push(Found::new(len, index as u32, first));
         }
     }
-    while let Some(Reverse(found)) = open.pop() {
+    while let Some(found) = open.pop() {
         let (len, index, first) = found.parts();
         let dot = index as usize;
         if settled[dot].len != Shortest::NEVER {
@@ -63,7 +63,7 @@ pub(super) fn search(
         ledger.spend(4 + bytes.len() + calls.len())?;
         for &edge in bytes {
             let (from, byte) = waiting.byte_edges[edge as usize];
-            open.push(Reverse(Found::new(len.saturating_add(1), from, byte)));
+            open.push(Found::new(len.saturating_add(1), from, byte));
         }
         for &entry in calls {
             let (_, from, edge) = waiting.call_edges[entry as usize];
@@ -71,7 +71,7 @@ pub(super) fn search(
             let after = settled[edge.target.index()];
             if inside.len != Shortest::NEVER && after.len != Shortest::NEVER {
                 let first = if inside.len > 0 { inside.first } else { after.first };
-                open.push(Reverse(Found::new(inside.len.saturating_add(after.len), from, first)));
+                open.push(Found::new(inside.len.saturating_add(after.len), from, first));
             }
         }
     }
@@ -91,6 +91,34 @@ impl Found {
 
     const fn parts(self) -> (u32, u32, u8) {
         ((self.0 >> 64) as u32, (self.0 >> 32) as u32, self.0 as u8)
+    }
+}
+
+/// A queue of texts, the least one first.
+#[derive(Default)]
+struct Open {
+    /// The text that was added last and is not in `others`. It is often the next, because most dots end one text.
+    last: Option<Found>,
+    others: BinaryHeap<Reverse<Found>>,
+}
+
+impl Open {
+    fn push(&mut self, found: Found) {
+        if let Some(other) = self.last.replace(found) {
+            self.others.push(Reverse(other));
+        }
+    }
+
+    fn pop(&mut self) -> Option<Found> {
+        let Some(last) = self.last else { return self.others.pop().map(|Reverse(found)| found) };
+        match self.others.peek_mut() {
+            // Exchanging them orders the heap once.
+            Some(mut least) if least.0 < last => {
+                self.last = None;
+                Some(std::mem::replace(&mut least.0, last))
+            }
+            _ => self.last.take(),
+        }
     }
 }
 

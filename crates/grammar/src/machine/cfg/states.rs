@@ -90,6 +90,11 @@ struct Head {
 const NONE: u32 = u32::MAX;
 
 impl States {
+    /// Creates an empty list with room for `states` states that mostly have one byte edge.
+    pub(super) fn with_capacity(states: usize) -> Self {
+        Self { heads: Vec::with_capacity(states), bytes: Vec::with_capacity(states), calls: Vec::new() }
+    }
+
     pub(crate) const fn len(&self) -> usize {
         self.heads.len()
     }
