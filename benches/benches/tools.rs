@@ -4,9 +4,10 @@
 //! cargo bench -p formwork-benches --bench tools -- --tokenizer tokenizer.json
 //! ```
 //!
-//! *Cold* compiles all tools on all processors. *One changed* compiles them again after the schema of one
-//! tool changed. *First mask* is the mask at the first name after that. Masks are taken along one call of each
-//! of 50 tools. A measured time covers the mask of a token and the step over the token, on one thread.
+//! *Cold* compiles all tools on all processors, from parsed schemas. *One changed* compiles them again after the
+//! schema of one tool changed. *First mask* is the mask at the first name after that. Masks are taken along one
+//! call of each of 50 tools. A measured time covers the mask of a token and the step over the token, on one
+//! thread.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -46,11 +47,16 @@ fn main() -> Result<()> {
         ("tagged", ChatFormat::of(&TaggedTemplate, tokenizer.vocabulary()), tagged_call),
     ];
     // Builds the tables that depend on the vocabulary alone.
-    compile(&formats[0].1, &tools(1)?, &PartCache::new(Arc::default(), 0), &tokenizer)?;
+    compile(&formats[0].1, &tools_of(&tools(1)?), &PartCache::new(Arc::default(), 0), &tokenizer)?;
     let threads = std::thread::available_parallelism()?.get();
     println!("{}", Distribution::header());
     for count in SETS {
-        let set = tools(count)?;
+        let examples = tools(count)?;
+        let set = tools_of(&examples);
+        let mut schema = examples[0].parameters.clone();
+        schema["properties"]["new"] = json!({ "type": "boolean" });
+        let mut changed = set.clone();
+        changed.tools[0].parameters = Arc::new(schema);
         for (name, format, write) in &formats {
             let mut least = [Duration::MAX; 3];
             let mut times = Vec::new();
@@ -59,13 +65,11 @@ fn main() -> Result<()> {
                 let start = Instant::now();
                 let constraint = compile(format, &set, &cache, &tokenizer)?;
                 least[0] = least[0].min(start.elapsed());
-                let calls = set.iter().step_by(count / CALLS);
+                let calls = examples.iter().step_by(count / CALLS);
                 let calls = calls.map(|tool| write(&json!({ "name": tool.name, "arguments": tool.example })));
                 times = walk(&constraint, &calls.collect::<Vec<_>>(), &tokenizer)?;
-                let mut set = set.clone();
-                set[0].parameters["properties"]["new"] = json!({ "type": "boolean" });
                 let start = Instant::now();
-                let constraint = compile(format, &set, &cache, &tokenizer)?;
+                let constraint = compile(format, &changed, &cache, &tokenizer)?;
                 least[1] = least[1].min(start.elapsed());
                 let mut matcher = constraint.matcher();
                 for token in tokenizer.encode_fragment("\n<tool_call>\n")? {
@@ -85,12 +89,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-fn compile(
-    format: &ChatFormat,
-    set: &[ExampleTool],
-    cache: &PartCache,
-    tokenizer: &Tokenizer,
-) -> Result<Constraint> {
+fn tools_of(examples: &[ExampleTool]) -> Tools {
     let tool = |(index, tool): (usize, &ExampleTool)| Tool {
         name: tool.name.clone(),
         description: None,
@@ -98,8 +97,16 @@ fn compile(
         custom: None,
         place: format!("tools[{index}].function.parameters"),
     };
-    let tools = Tools { tools: set.iter().enumerate().map(tool).collect(), required: false, parallel: true };
-    let part = format.answer(&Content::Free, &tools, Thoughts::None).context("tools bound the answer")?;
+    Tools { tools: examples.iter().enumerate().map(tool).collect(), required: false, parallel: true }
+}
+
+fn compile(
+    format: &ChatFormat,
+    tools: &Tools,
+    cache: &PartCache,
+    tokenizer: &Tokenizer,
+) -> Result<Constraint> {
+    let part = format.answer(&Content::Free, tools, Thoughts::None).context("tools bound the answer")?;
     let grammar = Grammar::of_parts_in(&part, cache, &SchemaOptions::default(), &Limits::default())?;
     Ok(Constraint::new(&grammar, Arc::clone(tokenizer.vocabulary()))?)
 }
