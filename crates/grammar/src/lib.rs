@@ -54,6 +54,7 @@ mod options;
 mod python;
 mod regular;
 mod rule_reader;
+mod shared_cache;
 mod tokens;
 mod warning;
 

@@ -128,8 +128,7 @@ impl<'a> Document<'a> {
         if map.keys().any(|key| key.starts_with('$') || key == "id") {
             self.identify(map, pointer, &mut scope, depth == 0);
         }
-        self.unevaluated |=
-            map.keys().any(|key| key == "unevaluatedItems" || key == "unevaluatedProperties");
+        self.unevaluated |= map.keys().any(|key| key == "unevaluatedItems" || key == "unevaluatedProperties");
         self.scopes.insert(pointer.to_owned(), scope.clone());
         for (key, value) in map {
             match value {

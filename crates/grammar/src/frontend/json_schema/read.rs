@@ -66,6 +66,8 @@ pub(super) struct Strings {
     pub(super) expressions: Expressions,
     /// The formats, by language.
     pub(super) formats: FxHashMap<ExprId, Arc<Format>>,
+    /// The sources of patterns, by language.
+    pub(super) patterns: FxHashMap<ExprId, String>,
     /// The place of each atom that has one.
     pub(super) places: FxHashMap<AtomId, String>,
 }
@@ -199,7 +201,8 @@ impl<'a> Atoms<'a> {
     pub(super) fn finish(mut self) -> (Strings, Vec<Warning>) {
         self.warnings.splice(0..0, self.document.warnings());
         let (expressions, formats, places) = (self.expressions, self.formats_met, self.places);
-        (Strings { expressions, formats, places }, self.warnings)
+        let patterns = self.patterns.into_iter().map(|(source, language)| (language, source)).collect();
+        (Strings { expressions, formats, patterns, places }, self.warnings)
     }
 
     /// Returns the atom of the subschema at `place`, entered from the subschema that is being read.

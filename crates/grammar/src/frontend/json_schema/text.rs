@@ -9,10 +9,15 @@ use super::atom::{Atom, AtomId, Choice, ChoiceKind, Refusal, Scalar, Types};
 use super::read::{Atoms, Keyword, Strings};
 use crate::error::SchemaProblem;
 use crate::ir::json::texts::Texts;
+use crate::ledger::Ledger;
 use crate::regular::{CharSet, ExprId, Expressions, TextDfa, TooLarge, ecma};
+use crate::shared_cache::{Charged, SharedCache};
 
 /// Maximum length of a pattern in bytes.
 const PATTERN_BYTES: usize = 1 << 16;
+
+/// The automata of patterns that are kept for later schemas, by the source and the maximum number of states.
+static PATTERNS: SharedCache<(String, usize), Charged<Arc<Texts>>> = SharedCache::new(16 << 20, 1 << 20);
 
 impl Atoms<'_> {
     /// Returns the language of the strings that the regular expression `source` matches. `pointer`
@@ -152,12 +157,26 @@ impl Strings {
     }
 
     /// Returns the automaton of `language`, which may have at most `limit` states. The automata of
-    /// formats are cached.
-    pub(super) fn texts(&mut self, language: ExprId, limit: usize) -> Result<Arc<Texts>, TooLarge> {
-        match self.formats.get(&language) {
-            Some(format) => format.texts(limit),
-            None => Ok(Arc::new(Texts::new(TextDfa::new(&mut self.expressions, &[language], limit)?))),
+    /// formats and patterns are cached.
+    pub(super) fn texts(
+        &mut self,
+        language: ExprId,
+        limit: usize,
+        ledger: &Ledger,
+    ) -> Result<Arc<Texts>, TooLarge> {
+        if let Some(format) = self.formats.get(&language) {
+            return format.texts(limit);
         }
+        let key = self.patterns.get(&language).map(|source| (source.clone(), limit));
+        if let Some(known) = key.as_ref().and_then(|key| PATTERNS.get(key)) {
+            return Ok(known.charge(ledger));
+        }
+        let texts = Charged::build(ledger, || {
+            Ok(Arc::new(Texts::new(TextDfa::new(&mut self.expressions, &[language], limit)?)))
+        })?;
+        let Some(key) = key else { return Ok(texts.value) };
+        let bytes = key.0.len() + texts.value.byte_len();
+        Ok(PATTERNS.insert(key, texts, bytes).value)
     }
 }
 

@@ -60,7 +60,8 @@ impl Trie {
         words.sort_unstable_by(|a, b| a.1.cmp(&b.1));
         // Many words share their prefixes, few do not.
         let most = 1 + words.iter().map(|(_, chars, _)| chars.len()).sum::<usize>();
-        let mut trie = Self { nodes: Vec::with_capacity(most.min(ROOM)), words: Vec::new(), ranks: Vec::new() };
+        let mut trie =
+            Self { nodes: Vec::with_capacity(most.min(ROOM)), words: Vec::new(), ranks: Vec::new() };
         trie.nodes.push(TrieNode::new(0, 0, 0));
         trie.ranks.resize(words.len(), 0);
         for (rank, (index, chars, _)) in words.iter().enumerate() {

@@ -118,7 +118,7 @@ impl Solver<'_> {
             return Ok(known);
         }
         let limit = LANGUAGE_STATES.min(self.limits.states);
-        let texts = strings.texts(language, limit)?;
+        let texts = strings.texts(language, limit, &self.ledger)?;
         self.spend(texts.dfa().len())?;
         let id = texts.nearest_any(texts.dfa().start()).map(|_| self.program.languages.len() as u32);
         if id.is_some() {

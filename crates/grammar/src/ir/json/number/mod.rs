@@ -18,7 +18,7 @@ mod rule;
 mod scientific;
 mod walk;
 
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::Arc;
 
 pub(crate) use normal::normalize;
 pub(crate) use rule::{Bound, Multiple, NumberForm, NumberRule};
@@ -29,6 +29,7 @@ use walk::{End, PlainNumber, PreparedRule, spans};
 use crate::ledger::Ledger;
 use crate::options::Profile;
 use crate::regular::minimize::{Edge, Incoming, minimize};
+use crate::shared_cache::{Charged, SharedCache};
 use residues::Residues;
 
 /// Maximum number of digits of a generated number, unless a bound or divisor has more.
@@ -39,22 +40,12 @@ const GENERATED_DIGITS: usize = 15;
 /// Maximum number of pairs of a base state and a remainder.
 const PAIRS: usize = 1 << 21;
 
-/// Maximum number of automata that are kept for later schemas. The automata take at most 16 MiB together.
-const SHARED: usize = 256;
-/// Maximum number of pairs of a kept automaton.
-const SHARED_PAIRS: usize = 1 << 10;
-/// Maximum number of rules of a kept automaton.
-const SHARED_RULES: usize = 16;
+/// Automata that are kept for later schemas, by their rules.
+static KNOWN: SharedCache<(Vec<NumberRule>, Profile), Charged<Option<Arc<NumberDfa>>>> =
+    SharedCache::new(16 << 20, 1 << 17);
 
-type Key = (Vec<NumberRule>, Profile);
-
-/// A kept automaton, with the work and memory that building it took.
-#[derive(Clone)]
-struct Known {
-    dfa: Option<Arc<NumberDfa>>,
-    work: usize,
-    bytes: usize,
-}
+/// Memory of a rule, in bytes.
+const RULE_BYTES: usize = 512;
 
 /// An automaton over the bytes of a number. Its states are pairs of a base state and a remainder.
 /// The index of a pair is the base state times the modulus, plus the remainder. Pair 0 is the
@@ -148,26 +139,19 @@ impl NumberDfa {
         profile: Profile,
         ledger: &Ledger,
     ) -> Result<Option<Arc<Self>>, NumberError> {
-        static KNOWN: LazyLock<Mutex<FxHashMap<Key, Known>>> = LazyLock::new(Mutex::default);
-        let lock = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (rules.to_vec(), profile);
-        let known = lock().get(&key).cloned();
-        if let Some(Known { dfa, work, bytes }) = known {
-            ledger.note(work);
-            return if ledger.hold(bytes).is_err() { Err(NumberError::Ledger) } else { Ok(dfa) };
+        if let Some(known) = KNOWN.get(&key) {
+            let dfa = known.charge(ledger);
+            return if ledger.is_over() { Err(NumberError::Ledger) } else { Ok(dfa) };
         }
-        let (work, bytes) = (ledger.worked(), ledger.held());
-        let dfa = Self::new(rules, profile, ledger)?.map(Arc::new);
-        let (work, bytes) = (ledger.worked().saturating_sub(work), ledger.held().saturating_sub(bytes));
-        let len = dfa.as_ref().map_or(0, |dfa| dfa.len().max(dfa.rows.len()));
-        if len <= SHARED_PAIRS && rules.len() <= SHARED_RULES {
-            let mut all = lock();
-            if all.len() >= SHARED {
-                all.clear();
-            }
-            all.insert(key, Known { dfa: dfa.clone(), work, bytes });
-        }
-        Ok(dfa)
+        let built = Charged::build(ledger, || Ok(Self::new(rules, profile, ledger)?.map(Arc::new)))?;
+        let bytes = built.value.as_ref().map_or(0, |dfa| dfa.byte_len()) + RULE_BYTES * rules.len();
+        Ok(KNOWN.insert(key, built, bytes).value)
+    }
+
+    /// Returns the memory of the automaton, in bytes.
+    fn byte_len(&self) -> usize {
+        size_of::<Self>() + size_of_val(&*self.rows) + size_of_val(&*self.closing)
     }
 
     /// Creates the automaton of the numbers that satisfy at least one of `rules`. Returns `None` if

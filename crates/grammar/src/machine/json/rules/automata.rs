@@ -65,6 +65,12 @@ impl Automaton {
         self
     }
 
+    /// Returns the memory of the states and transitions, in bytes.
+    pub(super) fn byte_len(&self) -> usize {
+        let edges = self.states.iter().map(|state| size_of_val(&*state.edges));
+        size_of_val(&*self.states) + edges.sum::<usize>()
+    }
+
     /// Returns, for each state, true if several other states lead to it, so that it needs a rule.
     fn joints(&self) -> Vec<bool> {
         let mut from = vec![None; self.states.len()];

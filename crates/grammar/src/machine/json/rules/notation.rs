@@ -1,7 +1,7 @@
 //! Rules for values in a [notation](crate::Notation) other than JSON.
 
 use std::rc::Rc;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
@@ -17,6 +17,7 @@ use crate::ir::text::TextProgram;
 use crate::ledger::Ledger;
 use crate::limits::Limits;
 use crate::regular::{CharSet, ExprId, Expressions, TextDfa};
+use crate::shared_cache::SharedCache;
 
 /// A notation with its texts as expressions. Each level of nesting has its notation.
 pub(crate) struct Level {
@@ -134,8 +135,8 @@ pub(super) struct Notated<'p> {
     allowed: FxHashMap<(usize, ValueTypes, Form, Option<String>), Arc<Automaton>>,
 }
 
-/// Kept automata of allowed strings.
-type KnownAllowed = FxHashMap<AllowedKey, Arc<Automaton>>;
+/// Automata of allowed strings that are kept for later schemas.
+static KNOWN_ALLOWED: SharedCache<AllowedKey, Arc<Automaton>> = SharedCache::new(8 << 20, 1 << 18);
 
 /// Key of an automaton of allowed strings: the forbidden texts, the opening of arrays and objects, the types
 /// to exclude, and the text after the string.
@@ -634,10 +635,6 @@ impl<'p> Writer<'p> {
         form: Form,
         lead: Option<&str>,
     ) -> Result<Arc<Automaton>, GrammarError> {
-        /// Maximum number of automata that are kept for later schemas, and their maximum number of states.
-        const SHARED: (usize, usize) = (256, 1 << 10);
-        static KNOWN: LazyLock<Mutex<KnownAllowed>> = LazyLock::new(Mutex::default);
-        let lock = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
         let (avoid, nested_open) = self.avoided(form);
         let level = self.level.unwrap_or_default();
         let Some(notated) = &mut self.notated else { return Ok(Arc::default()) };
@@ -646,19 +643,12 @@ impl<'p> Writer<'p> {
             return Ok(Arc::clone(known));
         }
         let key = (avoid.to_vec(), nested_open.map(str::to_owned), rivals, lead.map(str::to_owned));
-        let known = lock().get(&key).cloned();
-        let automaton = if let Some(known) = known {
+        let automaton = if let Some(known) = KNOWN_ALLOWED.get(&key) {
             known
         } else {
             let automaton = Arc::new(allowed(&key, notated.ledger)?);
-            if automaton.states.len() <= SHARED.1 {
-                let mut known = lock();
-                if known.len() >= SHARED.0 {
-                    known.clear();
-                }
-                known.insert(key, Arc::clone(&automaton));
-            }
-            automaton
+            let bytes = automaton.byte_len();
+            KNOWN_ALLOWED.insert(key, automaton, bytes)
         };
         notated.allowed.insert(own_key, Arc::clone(&automaton));
         Ok(automaton)

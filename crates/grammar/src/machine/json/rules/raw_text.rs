@@ -1,8 +1,6 @@
 //! Raw strings: programs that match a string as it stands, together with the text after it.
 
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
-
-use rustc_hash::FxHashMap;
+use std::sync::Arc;
 
 use super::automata::Automaton;
 use super::notation::{Form, Level, PARTS};
@@ -15,6 +13,7 @@ use crate::ir::json::program::{LanguageRule, TextRule};
 use crate::ir::json::texts::Texts;
 use crate::ir::text::{TextProgram, TextState};
 use crate::machine::hashed::Hashed;
+use crate::shared_cache::{Charged, SharedCache};
 
 /// The raw strings of a level and form that have a content, followed by the text `lead`. Strings that read
 /// like a value of a type in `rivals` are left out.
@@ -37,21 +36,8 @@ pub(super) enum Content {
 }
 
 /// Programs of raw strings that are kept for later schemas.
-#[derive(Default)]
-struct KnownPrograms {
-    programs: FxHashMap<Hashed<ProgramKey>, KnownProgram>,
-    /// Memory of the programs and of their keys, in bytes.
-    bytes: usize,
-}
-
-#[derive(Clone)]
-struct KnownProgram {
-    program: Arc<TextProgram>,
-    /// Steps of work to build the program from the automaton of a pattern.
-    work: usize,
-    /// Memory that building the program took, in bytes.
-    built_bytes: usize,
-}
+static KNOWN_PROGRAMS: SharedCache<Hashed<ProgramKey>, Charged<Arc<TextProgram>>> =
+    SharedCache::new(16 << 20, 1 << 20);
 
 /// Everything that a program of raw strings depends on.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -73,37 +59,6 @@ impl ProgramKey {
     /// Returns the memory in bytes, with that of `program`.
     fn byte_len_with(&self, program: &TextProgram) -> usize {
         program.byte_len() + self.pattern.as_ref().map_or(0, |(texts, _)| texts.byte_len())
-    }
-}
-
-impl KnownPrograms {
-    /// Maximum memory of all programs, in bytes.
-    const MOST_BYTES: usize = 16 << 20;
-    /// Maximum memory of a program and of its pattern, in bytes.
-    const LARGEST: usize = 1 << 20;
-
-    fn lock() -> MutexGuard<'static, Self> {
-        static KNOWN: LazyLock<Mutex<KnownPrograms>> = LazyLock::new(Mutex::default);
-        KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Keeps a program, unless the program is too large. Returns the kept program of `key`. Another thread
-    /// may have built it, and programs share their masks only if they are one object.
-    fn insert(key: Hashed<ProgramKey>, built: KnownProgram) -> Arc<TextProgram> {
-        let bytes = key.key().byte_len_with(&built.program);
-        if bytes > Self::LARGEST {
-            return built.program;
-        }
-        let mut known = Self::lock();
-        if known.bytes > Self::MOST_BYTES {
-            *known = Self::default();
-        }
-        let Self { programs, bytes: all } = &mut *known;
-        let kept = programs.entry(key).or_insert_with(|| {
-            *all += bytes;
-            built
-        });
-        Arc::clone(&kept.program)
     }
 }
 
@@ -179,10 +134,9 @@ impl Writer<'_> {
         });
         let Some(notated) = &self.notated else { return Ok(None) };
         let ledger = notated.ledger;
-        let known = KnownPrograms::lock().programs.get(&key).cloned();
-        if let Some(KnownProgram { program, work, built_bytes }) = known {
-            ledger.spend(work)?;
-            ledger.hold(built_bytes)?;
+        if let Some(known) = KNOWN_PROGRAMS.get(&key) {
+            let program = known.charge(ledger);
+            ledger.check()?;
             return Ok(Some(program));
         }
         let ProgramKey { lengths, pattern, .. } = key.key();
@@ -200,7 +154,10 @@ impl Writer<'_> {
         let Some(program) = self.text_of(automaton, lengths, lead)? else { return Ok(None) };
         let work = if of_pattern.is_some() { ledger.worked() - work } else { 0 };
         let built_bytes = ledger.held().saturating_sub(bytes);
-        Ok(Some(KnownPrograms::insert(key, KnownProgram { program, work, built_bytes })))
+        let entry_bytes = key.key().byte_len_with(&program);
+        let built = Charged { value: program, work, bytes: built_bytes };
+        // Another thread may have built it, and programs share their masks only if they are one object.
+        Ok(Some(KNOWN_PROGRAMS.insert(key, built, entry_bytes).value))
     }
 
     /// Returns the automaton of the raw strings of a pattern and the text after them. Returns `None` if there
