@@ -1,10 +1,10 @@
 //! Compiled JSON Schemas that the grammars of several answers share.
 
-use std::hash::{Hash, Hasher};
+use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rustc_hash::{FxHashMap, FxHasher};
+use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::json_schema::Compiled;
 use super::parts::Part;
@@ -95,32 +95,20 @@ pub(super) struct Context<'a> {
     pub(super) terminals: &'a [TokenTerminal],
 }
 
-/// Memory of a schema as a value, over the number of bytes that its hash reads.
+/// Memory of a schema as a value, over the number of bytes in its names and values.
 const KEY_FACTOR: usize = 4;
 
-/// A hasher that counts the bytes it hashes.
-#[derive(Default)]
-struct CountingHasher {
-    inner: FxHasher,
-    bytes: usize,
+/// Returns the hash of the key of a part.
+fn hash(part: &Part, context: Context<'_>) -> u64 {
+    FxBuildHasher.hash_one((part, context.options))
 }
 
-impl Hasher for CountingHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        self.bytes += bytes.len();
-        self.inner.write(bytes);
+/// Returns the approximate memory of a part as a key, in bytes.
+fn key_bytes(part: &Part) -> usize {
+    match part {
+        Part::Json(schema) | Part::Arguments { schema, .. } => KEY_FACTOR * schema.byte_len(),
+        _ => 0,
     }
-
-    fn finish(&self) -> u64 {
-        self.inner.finish()
-    }
-}
-
-/// Returns the hasher of the key of a part.
-fn hash(part: &Part, context: Context<'_>) -> CountingHasher {
-    let mut state = CountingHasher::default();
-    (part, context.options).hash(&mut state);
-    state
 }
 
 impl PartCache {
@@ -166,7 +154,7 @@ impl PartCache {
     /// Returns true if the compiled form of `part` is kept.
     pub(super) fn has(&self, part: &Part, context: Context<'_>) -> bool {
         let known = self.lock();
-        known.entries.get(&hash(part, context).finish()).is_some_and(|entry| entry.key.is(part, context))
+        known.entries.get(&hash(part, context)).is_some_and(|entry| entry.key.is(part, context))
     }
 
     /// Returns the compiled form of `part` and its memory in bytes. Calls `compile` if the form is not
@@ -177,8 +165,7 @@ impl PartCache {
         context: Context<'_>,
         compile: impl FnOnce() -> Result<(CompiledPart, usize), GrammarError>,
     ) -> Result<(CompiledPart, usize), GrammarError> {
-        let state = hash(part, context);
-        let hash = state.finish();
+        let hash = hash(part, context);
         let mut kept = self.lock();
         kept.lookups += 1;
         let used = kept.lookups;
@@ -190,7 +177,7 @@ impl PartCache {
         drop(kept);
         // Compiles without the lock, so that other requests do not wait.
         let (compiled, bytes) = compile()?;
-        let whole_bytes = bytes + KEY_FACTOR * state.bytes + size_of::<Entry>();
+        let whole_bytes = bytes + key_bytes(part) + size_of::<Entry>();
         if whole_bytes <= self.max_bytes {
             let key = Key {
                 part: part.clone(),

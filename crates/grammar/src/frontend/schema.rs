@@ -2,6 +2,7 @@ use std::hash::{Hash, Hasher};
 use std::mem;
 use std::sync::Arc;
 
+use rustc_hash::FxHasher;
 use serde_json::Value;
 
 /// A JSON Schema as a part of a grammar's description.
@@ -17,34 +18,66 @@ use serde_json::Value;
 /// assert!(Schema::from(ab) != Schema::from(ba));
 /// ```
 #[derive(Clone, Debug)]
-pub struct Schema(Arc<Value>);
+pub struct Schema {
+    value: Arc<Value>,
+    /// Hash of the value, which each compilation needs several times.
+    hash: u64,
+    /// Number of bytes that were hashed.
+    bytes: usize,
+}
 
 impl Schema {
     /// Returns the schema as JSON.
     pub fn as_value(&self) -> &Value {
-        &self.0
+        &self.value
     }
 
     pub(super) fn shared(&self) -> Arc<Value> {
-        Arc::clone(&self.0)
+        Arc::clone(&self.value)
+    }
+
+    /// Returns the number of bytes in the names and values of the schema.
+    pub(super) const fn byte_len(&self) -> usize {
+        self.bytes
+    }
+}
+
+/// A hasher that counts the bytes it hashes.
+#[derive(Default)]
+struct CountingHasher {
+    inner: FxHasher,
+    bytes: usize,
+}
+
+impl Hasher for CountingHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        self.bytes += bytes.len();
+        self.inner.write(bytes);
+    }
+
+    fn finish(&self) -> u64 {
+        self.inner.finish()
     }
 }
 
 impl From<Value> for Schema {
     fn from(value: Value) -> Self {
-        Self(Arc::new(value))
+        Arc::new(value).into()
     }
 }
 
 impl From<Arc<Value>> for Schema {
     fn from(value: Arc<Value>) -> Self {
-        Self(value)
+        let mut state = CountingHasher::default();
+        hash(&value, &mut state);
+        Self { value, hash: state.finish(), bytes: state.bytes }
     }
 }
 
 impl PartialEq for Schema {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0) || same_text(&self.0, &other.0)
+        let is_same = || Arc::ptr_eq(&self.value, &other.value) || same_text(&self.value, &other.value);
+        self.hash == other.hash && is_same()
     }
 }
 
@@ -52,7 +85,7 @@ impl Eq for Schema {}
 
 impl Hash for Schema {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        hash(&self.0, state);
+        state.write_u64(self.hash);
     }
 }
 

@@ -89,13 +89,12 @@ impl Nfa {
             for &byte in leading {
                 // Until here, only literals have edges from the nodes of prefixes.
                 let known = self.nodes[at].bytes.iter().find(|(low, ..)| *low == byte);
-                at = match known {
-                    Some(&(.., next)) => next,
-                    None => {
-                        let next = self.node();
-                        self.nodes[at].bytes.push((byte, byte, next));
-                        next
-                    }
+                at = if let Some(&(.., next)) = known {
+                    next
+                } else {
+                    let next = self.node();
+                    self.nodes[at].bytes.push((byte, byte, next));
+                    next
                 };
             }
             if !rest.is_empty() {

@@ -41,8 +41,9 @@ const GENERATED_DIGITS: usize = 15;
 const PAIRS: usize = 1 << 21;
 
 /// Automata that are kept for later schemas, by their rules.
-static KNOWN: SharedCache<(Vec<NumberRule>, Profile), Charged<Option<Arc<NumberDfa>>>> =
-    SharedCache::new(16 << 20, 1 << 17);
+static KNOWN: SharedCache<Key, Charged<Option<Arc<NumberDfa>>>> = SharedCache::new(16 << 20, 1 << 17);
+
+type Key = (Vec<NumberRule>, Profile);
 
 /// Memory of a rule, in bytes.
 const RULE_BYTES: usize = 512;
