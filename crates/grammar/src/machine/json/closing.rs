@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::groups::nodes_of;
+use super::groups::{AfterNames, nodes_of};
 use super::intern::{Stack, UNCOUNTED};
 use super::names::{NO_NAMES, NamesId, UNKNOWN, UNREAD};
 use super::{Frame, JsonMachine, OUTSIDE, ROOT, StackId, State};
@@ -381,7 +381,7 @@ impl JsonMachine {
 
     /// Returns the least number of bytes from the closing quote of a name to the end of the
     /// member's value.
-    fn after_name(&self, node: u32, depth: u32) -> Option<u32> {
+    pub(super) fn after_name(&self, node: u32, depth: u32) -> Option<u32> {
         let colon = 1 + self.program.spacing.after_colon.least_at(depth);
         Some(self.value(node, depth)?.len.saturating_add(colon))
     }
@@ -523,9 +523,9 @@ impl Object<'_> {
     /// end of the object.
     fn nearest(&self, at: u32) -> Option<Shortest> {
         if !self.rule.groups.is_empty() {
-            let after = self.grouped_names();
+            let after = self.after_names();
             let below = self.rule.names.words_below(at);
-            let ways = below.filter_map(|(index, rest)| Some(rest.then(after[index as usize]?)));
+            let ways = below.filter_map(|(index, rest)| Some(rest.then(after.declared[index as usize]?)));
             return ways.min_by_key(|way| way.len);
         }
         let may_follow = match self.machine.program.order {
@@ -613,44 +613,17 @@ impl Object<'_> {
         ways.min()
     }
 
-    /// Returns, for each declared name, the least number of bytes from its closing quote to the end
-    /// of an object with groups. An entry is `None` if the name may not come.
-    ///
-    /// The result is cached for all places in a name.
-    fn grouped_names(&self) -> Arc<[Option<u32>]> {
+    /// Returns the least numbers of bytes to the end of an object with groups. They are cached for all places in
+    /// a name.
+    fn after_names(&self) -> Arc<AfterNames> {
         let key = (self.id, self.seen, self.members, self.top.depth);
         if let Some(known) = self.machine.grouped.borrow().get(&key) {
             return Arc::clone(known);
         }
-        let all: Arc<[_]> =
-            (0..self.rule.members.len()).map(|index| self.after_grouped_name(index)).collect();
+        let all = Arc::new(AfterNames::new(self));
         self.machine.grouped.borrow_mut().insert(key, Arc::clone(&all));
-        self.machine.grouped_bytes.set(self.machine.grouped_bytes.get() + 64 + size_of_val(&*all));
+        self.machine.grouped_bytes.set(self.machine.grouped_bytes.get() + 64 + all.byte_len());
         all
-    }
-
-    fn after_grouped_name(&self, index: usize) -> Option<u32> {
-        if !self.machine.may_follow(self.rule, (self.seen, self.members), index) {
-            return None;
-        }
-        let out = self.machine.interner.set(self.members);
-        let nodes = nodes_of(self.rule, out, index);
-        let ways = nodes.into_iter().filter_map(|node| {
-            let value = self.machine.after_name(node, self.top.depth)?;
-            let after = self.machine.out_after(self.rule, (self.seen, out), Some((index, node)))?;
-            Some(value.saturating_add(self.after_choice_with(Some(index), &after)?))
-        });
-        ways.min()
-    }
-
-    /// Returns the least number of bytes from the end of a member's value to the end of an object with
-    /// groups, if the member comes next.
-    ///
-    /// The member is the declared member at `index`, or an undeclared member if `index` is `None`.
-    /// `out` has the excluded alternatives after the member.
-    fn after_choice_with(&self, index: Option<usize>, out: &[u64]) -> Option<u32> {
-        let seen = |other| self.is_skipped(index, other);
-        self.machine.after_grouped(self.rule, seen, out, self.top.depth)
     }
 
     /// Returns the least number of bytes from the end of a member's value to the end of the object, if
@@ -662,10 +635,8 @@ impl Object<'_> {
     fn after_choice(&self, index: Option<usize>, pending: u8, taken: Option<(u32, u32)>) -> Option<u32> {
         let depth = self.top.depth;
         if !self.rule.groups.is_empty() {
-            let out = self.machine.interner.set(self.members);
-            let chosen = index.and_then(|index| Some((index, self.rule.members[index].node?)));
-            let after = self.machine.out_after(self.rule, (self.seen, out), chosen)?;
-            return self.after_choice_with(index, &after);
+            // `after_names` has the bytes after declared members.
+            return self.after_names().undeclared;
         }
         if !self.rule.counts() && self.pending == 0 {
             let required = index.map(|index| &self.rule.members[index]).filter(|member| member.required);
@@ -679,7 +650,7 @@ impl Object<'_> {
 
     /// Reports whether the declared member `other` may not come after the member `chosen`, which is
     /// undeclared if `chosen` is `None`.
-    fn is_skipped(&self, chosen: Option<usize>, other: usize) -> bool {
+    pub(super) fn is_skipped(&self, chosen: Option<usize>, other: usize) -> bool {
         match (chosen, self.machine.program.order) {
             (Some(chosen), Order::Declared) => other <= chosen,
             (Some(chosen), Order::Any) => other == chosen || self.machine.has_seen(self.seen, other),

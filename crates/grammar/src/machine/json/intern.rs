@@ -129,6 +129,11 @@ impl Interner {
         &self.stacks[id as usize]
     }
 
+    #[cfg(test)]
+    pub(super) fn stacks(&self) -> impl Iterator<Item = &Stack> {
+        self.stacks.iter()
+    }
+
     pub(super) fn find_stack(&self, parent: StackId, frame: Frame) -> Option<StackId> {
         self.stack_ids.get(&(parent, frame)).copied()
     }

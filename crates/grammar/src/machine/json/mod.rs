@@ -78,6 +78,7 @@ use crate::ir::json::values::SetId;
 use crate::mask::named_tokens::NamedTokens;
 use crate::options::Profile;
 use closing::{Nearest, SeenLengths};
+use groups::AfterNames;
 use intern::{Interner, Stack, Thread};
 use names::{NameId, Names, NamesId};
 pub(crate) use rules::spelling;
@@ -95,8 +96,8 @@ pub(crate) struct JsonMachine {
     next: Vec<u32>,
     /// State that all arrays with items that must differ share.
     items: Items,
-    /// For each state of an object with groups: the cost of each declared name ([`closing`]).
-    grouped: RefCell<FxHashMap<GroupedKey, Arc<[Option<u32>]>>>,
+    /// For each state of an object with groups: the bytes to the end of the object after each name ([`closing`]).
+    grouped: RefCell<FxHashMap<GroupedKey, Arc<AfterNames>>>,
     grouped_bytes: Cell<usize>,
     /// Results of the last calls of [`seen_lengths`](JsonMachine::seen_lengths), newest first.
     seen_lengths: RefCell<VecDeque<SeenLengths>>,
