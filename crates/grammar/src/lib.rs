@@ -38,6 +38,7 @@
 //! refused with an error that names the place.
 
 mod argument_types;
+mod buckets;
 mod byte_set;
 mod choice_points;
 mod constraint;

@@ -95,7 +95,7 @@ pub(super) struct Context<'a> {
     pub(super) terminals: &'a [TokenTerminal],
 }
 
-/// Memory of a schema as a value, over the number of bytes in its names and values.
+/// Memory of a schema as a value, over the number of bytes that its hash covers.
 const KEY_FACTOR: usize = 4;
 
 /// Returns the hash of the key of a part.
@@ -103,7 +103,7 @@ fn hash(part: &Part, context: Context<'_>) -> u64 {
     FxBuildHasher.hash_one((part, context.options))
 }
 
-/// Returns the approximate memory of a part as a key, in bytes.
+/// Returns the approximate memory of the schema of a part, in bytes.
 fn key_bytes(part: &Part) -> usize {
     match part {
         Part::Json(schema) | Part::Arguments { schema, .. } => KEY_FACTOR * schema.byte_len(),

@@ -1,3 +1,4 @@
+use std::fmt::{self, Formatter};
 use std::hash::{Hash, Hasher};
 use std::mem;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use serde_json::Value;
 /// assert!(ab == ba);
 /// assert!(Schema::from(ab) != Schema::from(ba));
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Schema {
     value: Arc<Value>,
     /// Hash of the value, which each compilation needs several times.
@@ -36,9 +37,16 @@ impl Schema {
         Arc::clone(&self.value)
     }
 
-    /// Returns the number of bytes in the names and values of the schema.
+    /// Returns the number of bytes that the hash covers: names and values, with 8 bytes for each length or
+    /// type.
     pub(super) const fn byte_len(&self) -> usize {
         self.bytes
+    }
+}
+
+impl fmt::Debug for Schema {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Schema").field(&self.value).finish()
     }
 }
 

@@ -11,6 +11,8 @@
 //! (Valmari and Lehtinen, *Efficient minimization of DFAs with partial transition functions*,
 //! 2008.)
 
+use crate::buckets::Buckets;
+
 /// A transition over one letter.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Edge {
@@ -65,21 +67,21 @@ struct Partition {
 
 impl Partition {
     fn by_key(count: usize, key: impl Fn(usize) -> u32) -> Self {
-        let Groups { offsets, members } = Groups::by_key(count, &key);
         let mut partition = Self {
+            elements: Vec::with_capacity(count),
             places: vec![0; count],
             class_of: vec![0; count],
             classes: Vec::new(),
             touched: Vec::new(),
-            elements: members,
         };
-        for group in offsets.windows(2).filter(|group| group[0] < group[1]) {
-            for place in group[0]..group[1] {
-                let element = partition.elements[place as usize] as usize;
-                partition.places[element] = place;
-                partition.class_of[element] = partition.classes.len() as u32;
+        for bucket in Buckets::by_key(count, key).iter() {
+            let begin = partition.elements.len() as u32;
+            for (place, &element) in (begin..).zip(bucket) {
+                partition.places[element as usize] = place;
+                partition.class_of[element as usize] = partition.classes.len() as u32;
             }
-            partition.classes.push((group[0], group[1], 0));
+            partition.elements.extend_from_slice(bucket);
+            partition.classes.push((begin, partition.elements.len() as u32, 0));
         }
         partition
     }
@@ -137,55 +139,12 @@ impl Partition {
     }
 }
 
-/// The numbers `0..count`, grouped by a key.
-pub(crate) struct Groups {
-    /// For each key, the index in `members` of its first member. The last entry is the number of
-    /// all members.
-    offsets: Vec<u32>,
-    /// The members of all groups, one group after the other, in increasing order within each group.
-    members: Vec<u32>,
-}
-
-impl Groups {
-    pub(crate) fn by_key(count: usize, key: impl Fn(usize) -> u32) -> Self {
-        let keys = (0..count).map(&key).max().map_or(0, |most| most as usize + 1);
-        let mut offsets = vec![0; keys + 1];
-        for element in 0..count {
-            offsets[key(element) as usize + 1] += 1;
-        }
-        for at in 0..keys {
-            offsets[at + 1] += offsets[at];
-        }
-        let mut next = offsets.clone();
-        let mut members = vec![0; count];
-        for element in 0..count {
-            let place = &mut next[key(element) as usize];
-            members[*place as usize] = element as u32;
-            *place += 1;
-        }
-        Self { offsets, members }
-    }
-
-    /// Returns the members of the group with the given key.
-    pub(crate) fn of(&self, key: u32) -> &[u32] {
-        let key = key as usize;
-        let Some(&[start, end]) = self.offsets.get(key..key + 2) else { return &[] };
-        &self.members[start as usize..end as usize]
-    }
-
-    /// Returns the groups that are not empty, in the order of their keys.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &[u32]> {
-        let ranges = self.offsets.windows(2).map(|range| range[0] as usize..range[1] as usize);
-        ranges.filter(|range| !range.is_empty()).map(|range| &self.members[range])
-    }
-}
-
 /// For each state, the indices of the edges that lead to the state.
-pub(crate) struct Incoming(Groups);
+pub(crate) struct Incoming(Buckets);
 
 impl Incoming {
     pub(crate) fn new(edges: &[Edge]) -> Self {
-        Self(Groups::by_key(edges.len(), |edge| edges[edge].to))
+        Self(Buckets::by_key(edges.len(), |edge| edges[edge].to))
     }
 
     pub(crate) fn of(&self, state: u32) -> &[u32] {

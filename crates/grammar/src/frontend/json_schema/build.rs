@@ -354,8 +354,8 @@ impl Met {
 }
 
 /// Positions of the elements of a list, by hash. Finds duplicates without comparing all pairs,
-/// because alternatives are numerous and expensive to compare. The positions of a list with one element are not
-/// kept, because most lists have no more.
+/// because alternatives are numerous and expensive to compare. The positions of a list with one element are
+/// not kept, because most lists have no more.
 #[derive(Default)]
 struct Deduplicated(FxHashMap<u64, Vec<usize>>);
 

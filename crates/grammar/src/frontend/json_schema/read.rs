@@ -201,7 +201,14 @@ impl<'a> Atoms<'a> {
     pub(super) fn finish(mut self) -> (Strings, Vec<Warning>) {
         self.warnings.splice(0..0, self.document.warnings());
         let (expressions, formats, places) = (self.expressions, self.formats_met, self.places);
-        let patterns = self.patterns.into_iter().map(|(source, language)| (language, source)).collect();
+        let mut patterns: FxHashMap<ExprId, String> = FxHashMap::default();
+        for (source, language) in self.patterns {
+            // Of several sources of one language, the least one counts, whatever their order is.
+            let known = patterns.entry(language).or_insert_with(|| source.clone());
+            if source < *known {
+                *known = source;
+            }
+        }
         (Strings { expressions, formats, patterns, places }, self.warnings)
     }
 

@@ -1,5 +1,6 @@
 //! Regular languages of the strings that keywords allow.
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -162,22 +163,35 @@ impl Strings {
         &mut self,
         language: ExprId,
         limit: usize,
-        ledger: &Ledger,
+        ledger: &Rc<Ledger>,
     ) -> Result<Arc<Texts>, TooLarge> {
         if let Some(format) = self.formats.get(&language) {
             return format.texts(limit);
         }
-        let key = self.patterns.get(&language).map(|source| (source.clone(), limit));
-        if let Some(known) = key.as_ref().and_then(|key| PATTERNS.get(key)) {
-            return Ok(known.charge(ledger));
+        match self.patterns.get(&language) {
+            Some(source) => texts_of_pattern(source, limit, ledger),
+            None => Ok(Arc::new(Texts::new(TextDfa::new(&mut self.expressions, &[language], limit)?))),
         }
-        let texts = Charged::build(ledger, || {
-            Ok(Arc::new(Texts::new(TextDfa::new(&mut self.expressions, &[language], limit)?)))
-        })?;
-        let Some(key) = key else { return Ok(texts.value) };
-        let bytes = key.0.len() + texts.value.byte_len();
-        Ok(PATTERNS.insert(key, texts, bytes).value)
     }
+}
+
+/// Returns the automaton of a pattern, which may have at most `limit` states. Takes it from [`PATTERNS`] if
+/// it is known.
+///
+/// The automaton is built from expressions of its own. What it costs does not depend on other patterns then.
+fn texts_of_pattern(source: &str, limit: usize, ledger: &Rc<Ledger>) -> Result<Arc<Texts>, TooLarge> {
+    let key = (source.to_owned(), limit);
+    if let Some(known) = PATTERNS.get(&key) {
+        return Ok(known.charge(ledger));
+    }
+    let built = Charged::build(ledger, || {
+        let mut expressions = Expressions::with_ledger(ledger);
+        // The source was read before.
+        let language = ecma::pattern(&mut expressions, source).unwrap_or(Expressions::NOTHING);
+        Ok(Arc::new(Texts::new(TextDfa::new(&mut expressions, &[language], limit)?)))
+    })?;
+    let bytes = source.len() + size_of::<Texts>() + built.value.byte_len();
+    Ok(PATTERNS.insert(key, built, bytes).value)
 }
 
 /// Returns true if `text` is in `language`.
@@ -187,4 +201,28 @@ pub(super) fn matches(expressions: &mut Expressions, language: ExprId, text: &st
     }
     let rest = text.chars().fold(language, |rest, c| expressions.derive(rest, c));
     expressions.nullable(rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Limits;
+
+    #[test]
+    fn a_known_pattern_costs_as_much_as_a_new_one() {
+        let cost = |source: &str| {
+            let ledger = Ledger::new(&Limits::default());
+            let texts = texts_of_pattern(source, 1 << 10, &ledger).expect("a small automaton");
+            (texts, ledger.worked(), ledger.held())
+        };
+        let (new, work, bytes) = cost("^(known|new){1,40}$");
+        assert!(work > 0 && bytes > 0);
+        // A similar pattern, whose expressions are partly the same.
+        cost("^(known|new){1,39}$");
+        let (known, known_work, known_bytes) = cost("^(known|new){1,40}$");
+        assert!(Arc::ptr_eq(&new, &known));
+        assert_eq!((known_work, known_bytes), (work, bytes));
+        let ledger = Ledger::new(&Limits::default());
+        assert!(texts_of_pattern("^(known|new){1,40}$", 4, &ledger).is_err(), "the limit is part of the key");
+    }
 }

@@ -22,7 +22,7 @@ pub(crate) struct Trie {
 /// Largest number of words below a node that are scanned, instead of looked up by their indices.
 const FEW: usize = 16;
 
-/// Maximum number of nodes for which there is room from the start.
+/// Maximum initial capacity for nodes.
 const ROOM: usize = 256;
 
 /// A prefix of words.
@@ -58,7 +58,7 @@ impl Trie {
             })
             .collect();
         words.sort_unstable_by(|a, b| a.1.cmp(&b.1));
-        // Many words share their prefixes, few do not.
+        // A list of many words shares prefixes; a short list does not.
         let most = 1 + words.iter().map(|(_, chars, _)| chars.len()).sum::<usize>();
         let mut trie =
             Self { nodes: Vec::with_capacity(most.min(ROOM)), words: Vec::new(), ranks: Vec::new() };
@@ -83,6 +83,7 @@ impl Trie {
             trie.nodes[at].word = Some(*index);
             trie.ranks[*index as usize] = rank as u32;
         }
+        trie.nodes.shrink_to_fit();
         trie.words = words;
         trie.measure();
         trie

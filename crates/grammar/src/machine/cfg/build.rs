@@ -79,7 +79,7 @@ fn build_from(
         let text = || rules.texts.get(&rule).map(|text| EmbeddedProgram::Text(Arc::clone(text)));
         if let Some(program) = schema.or_else(text) {
             starts.push(start);
-            states.end(false, Some(embedded.len() as u32));
+            states.finish_state(false, Some(embedded.len() as u32));
             embedded.push(program);
             continue;
         }
@@ -91,7 +91,7 @@ fn build_from(
         starts.push(start);
         if *expr == Expr::empty() {
             // Most of these rules are written out in their callers.
-            states.end(true, None);
+            states.finish_state(true, None);
             continue;
         }
         let automaton = automaton(expr, states.len(), limits, ledger)?;

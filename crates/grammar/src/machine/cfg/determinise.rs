@@ -16,8 +16,9 @@ const SMALL: usize = 64;
 /// Number of steps for each allowed edge that determinisation may spend on splitting byte ranges.
 const STEPS: usize = 8;
 
-/// Memory charged for each state, in bytes, and for each edge.
+/// Memory charged for each state, in bytes.
 const STATE_BYTES: usize = 192;
+/// Memory charged for each edge, in bytes.
 const EDGE_BYTES: usize = 8;
 
 /// States of a nondeterministic automaton that stand for one state of a deterministic one, in order.
@@ -85,9 +86,8 @@ pub(super) fn determinise(states: &States, ledger: &Ledger) -> Result<Option<Sta
                 let bytes: SmallVec<[ByteEdge; 16]> =
                     members().flat_map(|member| member.bytes).copied().collect();
                 ledger.spend(8 * subset.len() + 4 * bytes.len())?;
-                let mut ranges = 0;
+                let before = result.edges().0.len();
                 split(&bytes, |low, high, targets| {
-                    ranges += 1;
                     result.push_byte(ByteEdge { low, high, target: subsets.id_of(targets) });
                 });
                 let mut calls: SmallVec<[CallEdge; 8]> =
@@ -97,7 +97,8 @@ pub(super) fn determinise(states: &States, ledger: &Ledger) -> Result<Option<Sta
                     let target = subsets.id_of(group.iter().map(|edge| edge.target).collect());
                     result.push_call(CallEdge { rule: group[0].rule, target });
                 }
-                result.end(members().any(|member| member.accepting), None);
+                let ranges = result.edges().0.len() - before;
+                result.finish_state(members().any(|member| member.accepting), None);
                 work += bytes.len() + calls.len();
                 steps += bytes.len() * ranges;
                 ledger.spend(bytes.len() * ranges / 4)?;

@@ -7,7 +7,8 @@
 use rustc_hash::FxHashMap;
 
 use super::states::{Dot, States};
-use crate::regular::minimize::{Edge, Groups, Incoming, minimize};
+use crate::buckets::Buckets;
+use crate::regular::minimize::{Edge, Incoming, minimize};
 
 /// Maximum number of edges of an automaton that is minimised; larger automata are left unchanged.
 /// The limits of all edges cut the bytes into ranges. An edge counts once for each range that it
@@ -79,7 +80,7 @@ fn merged_by_height(states: &States, heights: &[u32]) -> States {
     // The states of one height, with edges to the first states of classes.
     let mut candidates = States::default();
     let mut order: Vec<usize> = Vec::new();
-    for group in Groups::by_key(states.len(), |at| heights[at]).iter().filter(|group| group.len() > 1) {
+    for group in Buckets::by_key(states.len(), |at| heights[at]).iter().filter(|group| group.len() > 1) {
         candidates.clear();
         for &at in group {
             candidates.push_mapped(states.get(at as usize), |target| Dot(classes[target.index()]));
@@ -175,7 +176,7 @@ mod tests {
                     states.push_call(CallEdge { rule, target: targets(next) });
                 }
             }
-            states.end(accepting, None);
+            states.finish_state(accepting, None);
         }
         states
     }

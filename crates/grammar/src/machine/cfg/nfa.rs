@@ -87,7 +87,7 @@ impl Nfa {
             let (leading, rest) = split_literal(part);
             let mut at = root;
             for &byte in leading {
-                // Until here, only literals have edges from the nodes of prefixes.
+                // Nodes of prefixes have byte edges of literals only.
                 let known = self.nodes[at].bytes.iter().find(|(low, ..)| *low == byte);
                 at = if let Some(&(.., next)) = known {
                     next

@@ -38,13 +38,14 @@ pub(super) fn simplified(expr: &Expr) -> Cow<'_, Expr> {
 fn is_simple(expr: &Expr) -> bool {
     match expr {
         Expr::Sequence(parts) | Expr::Alternatives(parts) => parts.iter().all(is_simple),
-        Expr::Repeat { expr, max, .. } => {
+        Expr::Repeat { expr, min, max } => {
             let may_stay = match &**expr {
                 Expr::Repeat { .. } => false,
                 Expr::Alternatives(parts) => !parts.is_empty(),
                 _ => true,
             };
-            may_stay && *max != Some(0) && !is_nullable(expr) && is_simple(expr)
+            let counts = (*min, *max) != (1, Some(1)) && *max != Some(0);
+            may_stay && counts && !is_nullable(expr) && is_simple(expr)
         }
         Expr::Literal(_) | Expr::Class(_) | Expr::Bytes(_) | Expr::Rule(_) => true,
     }
@@ -202,6 +203,36 @@ mod tests {
         }
         let grammar = Grammar::regex("(( ?[a-z]?){0,100}){0,50}", &Limits::default()).expect("small");
         assert!(grammar.size() < 20_000, "{}", grammar.size());
+    }
+
+    #[test]
+    fn simple_expressions_are_those_that_stay() {
+        let ledger = crate::ledger::Ledger::new(&Limits::default());
+        let mut simple = 0;
+        for pattern in [
+            "a",
+            "a*",
+            "(ab){2,5}",
+            "(a|b)?c+",
+            "(a{1}|b)",
+            "(a?)*",
+            "(a*)*",
+            "((a|b){2}c){0,3}",
+            "(|a)+",
+            "a{0}b",
+            "(ab{1,1}|cd)",
+            "[a-c]{3}(x|yz*)",
+            "((a))",
+            "(a?b?){2}",
+        ] {
+            let rules = crate::frontend::regex::parse(pattern, &Limits::default(), &ledger).expect(pattern);
+            let expr = &rules.exprs[0];
+            let rewritten = Simplifier { copies: COPIES }.simplified(expr);
+            assert!(!is_simple(expr) || rewritten == *expr, "{pattern}");
+            assert_eq!(*simplified(expr), rewritten, "{pattern}");
+            simple += usize::from(is_simple(expr));
+        }
+        assert!(simple > 3);
     }
 
     #[test]

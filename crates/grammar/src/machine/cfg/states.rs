@@ -1,7 +1,7 @@
 //! The states of automata over bytes and rule calls.
 //!
-//! The edges of all states are in two lists. Automata of many small states can so be built, appended and dropped
-//! without an allocation for each state.
+//! The edges of all states are in two lists. Automata of many small states can thus be built, appended and
+//! dropped without an allocation for each state.
 
 use crate::ir::expr::RuleId;
 
@@ -102,7 +102,7 @@ impl States {
     /// Returns the state at `index`.
     pub(crate) fn get(&self, index: usize) -> State<'_> {
         let head = self.heads[index];
-        let (bytes, calls) = self.starts(index);
+        let (bytes, calls) = self.edge_starts(index);
         State {
             accepting: head.accepting,
             bytes: &self.bytes[bytes..head.bytes_end as usize],
@@ -129,7 +129,7 @@ impl States {
     pub(super) fn push(&mut self, state: State<'_>) {
         self.bytes.extend_from_slice(state.bytes);
         self.calls.extend_from_slice(state.calls);
-        self.end(state.accepting, state.embedded);
+        self.finish_state(state.accepting, state.embedded);
     }
 
     /// Appends a state with other targets.
@@ -140,7 +140,7 @@ impl States {
         for edge in state.calls {
             self.push_call(CallEdge { target: target(edge.target), ..*edge });
         }
-        self.end(state.accepting, state.embedded);
+        self.finish_state(state.accepting, state.embedded);
     }
 
     /// Removes all states.
@@ -150,10 +150,10 @@ impl States {
         self.calls.clear();
     }
 
-    /// Adds a byte edge to the state that [`end`](Self::end) appends. The edges must be sorted. An edge that
-    /// continues the range of the edge before it to the same target extends that edge.
+    /// Adds a byte edge to the state that [`finish_state`](Self::finish_state) appends. The edges must be
+    /// sorted. An edge that continues the range of the edge before it to the same target extends that edge.
     pub(super) fn push_byte(&mut self, edge: ByteEdge) {
-        let (start, _) = self.starts(self.len());
+        let (start, _) = self.edge_starts(self.len());
         if let Some(last) = self.bytes[start..].last_mut()
             && last.target == edge.target
             && u16::from(last.high) + 1 == u16::from(edge.low)
@@ -164,13 +164,13 @@ impl States {
         }
     }
 
-    /// Adds a call edge to the state that [`end`](Self::end) appends.
+    /// Adds a call edge to the state that [`finish_state`](Self::finish_state) appends.
     pub(super) fn push_call(&mut self, edge: CallEdge) {
         self.calls.push(edge);
     }
 
     /// Appends a state with the edges that were added since the state before.
-    pub(super) fn end(&mut self, accepting: bool, embedded: Option<u32>) {
+    pub(super) fn finish_state(&mut self, accepting: bool, embedded: Option<u32>) {
         self.heads.push(Head {
             accepting,
             embedded: embedded.unwrap_or(NONE),
@@ -209,31 +209,96 @@ impl States {
         );
     }
 
-    /// Removes the byte edges and call edges of the first `count` states for which `keeps_byte` or `keeps_call`
-    /// returns false.
+    /// Removes the byte edges and call edges of the first `count` states for which `keeps_byte` or
+    /// `keeps_call` returns false.
     pub(super) fn retain(
         &mut self,
         count: usize,
         keeps_byte: impl Fn(&ByteEdge) -> bool,
         keeps_call: impl Fn(&CallEdge) -> bool,
     ) {
-        let (bytes, calls) = self.starts(count);
+        let (bytes, calls) = self.edge_starts(count);
         if self.bytes[..bytes].iter().all(&keeps_byte) && self.calls[..calls].iter().all(&keeps_call) {
             return;
         }
-        let mut kept = Self::default();
-        for (index, state) in self.iter().enumerate() {
-            let is_own = index < count;
-            kept.bytes.extend(state.bytes.iter().filter(|edge| !is_own || keeps_byte(edge)));
-            kept.calls.extend(state.calls.iter().filter(|edge| !is_own || keeps_call(edge)));
-            kept.end(state.accepting, state.embedded);
+        // Number of edges that are kept so far.
+        let (mut bytes, mut calls) = (0, 0);
+        let (mut bytes_start, mut calls_start) = (0, 0);
+        for (index, head) in self.heads.iter_mut().enumerate() {
+            let (bytes_end, calls_end) = (head.bytes_end as usize, head.calls_end as usize);
+            for at in bytes_start..bytes_end {
+                self.bytes[bytes] = self.bytes[at];
+                bytes += usize::from(index >= count || keeps_byte(&self.bytes[at]));
+            }
+            for at in calls_start..calls_end {
+                self.calls[calls] = self.calls[at];
+                calls += usize::from(index >= count || keeps_call(&self.calls[at]));
+            }
+            (head.bytes_end, head.calls_end) = (bytes as u32, calls as u32);
+            (bytes_start, calls_start) = (bytes_end, calls_end);
         }
-        *self = kept;
+        self.bytes.truncate(bytes);
+        self.calls.truncate(calls);
     }
 
     /// Returns the indices of the first edges of the state at `index`, which may be the one after the last.
-    fn starts(&self, index: usize) -> (usize, usize) {
+    fn edge_starts(&self, index: usize) -> (usize, usize) {
         let before = index.checked_sub(1).map(|before| self.heads[before]);
         before.map_or((0, 0), |head| (head.bytes_end as usize, head.calls_end as usize))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn byte(low: u8, high: u8, target: u32) -> ByteEdge {
+        ByteEdge { low, high, target: Dot(target) }
+    }
+
+    const fn call(rule: u32, target: u32) -> CallEdge {
+        CallEdge { rule: RuleId(rule), target: Dot(target) }
+    }
+
+    /// Returns a list of two states, the first one with a byte edge and a call edge to the second one.
+    fn two() -> States {
+        let mut states = States::default();
+        states.push(State { bytes: &[byte(1, 2, 1)], calls: &[call(0, 1)], ..State::default() });
+        states.push(State { accepting: true, embedded: Some(0), ..State::default() });
+        states
+    }
+
+    #[test]
+    fn touching_ranges_to_one_target_become_one_edge() {
+        let mut states = States::default();
+        states.push_byte(byte(5, 7, 0));
+        states.finish_state(false, None);
+        for edge in [byte(8, 9, 0), byte(10, 10, 0), byte(11, 12, 1), byte(14, 15, 1)] {
+            states.push_byte(edge);
+        }
+        states.finish_state(true, None);
+        assert_eq!(states.get(0).bytes, [byte(5, 7, 0)], "edges of another state do not join");
+        assert_eq!(states.get(1).bytes, [byte(8, 10, 0), byte(11, 12, 1), byte(14, 15, 1)]);
+    }
+
+    #[test]
+    fn appended_programs_keep_their_edges() {
+        let mut states = two();
+        states.append_program(&two(), 10, 20);
+        assert_eq!(states.get(0), two().get(0));
+        let moved = State { bytes: &[byte(1, 2, 3)], calls: &[call(10, 3)], ..State::default() };
+        assert_eq!(states.get(2), moved);
+        assert_eq!(states.get(3), State { accepting: true, embedded: Some(20), ..State::default() });
+    }
+
+    #[test]
+    fn edges_of_the_first_states_can_be_removed() {
+        let mut states = two();
+        states.append(&two());
+        states.retain(2, |_| false, |_| true);
+        assert_eq!(states.get(0), State { calls: &[call(0, 1)], ..State::default() });
+        assert_eq!(states.get(1), two().get(1));
+        assert_eq!(states.get(2).bytes, [byte(1, 2, 3)], "the other states keep theirs");
+        assert_eq!(states.edges(), (&[byte(1, 2, 3)][..], &[call(0, 1), call(0, 3)][..]));
     }
 }

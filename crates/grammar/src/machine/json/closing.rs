@@ -524,8 +524,9 @@ impl Object<'_> {
     fn nearest(&self, at: u32) -> Option<Shortest> {
         if !self.rule.groups.is_empty() {
             let after = self.after_names();
+            let after = after.declared(self);
             let below = self.rule.names.words_below(at);
-            let ways = below.filter_map(|(index, rest)| Some(rest.then(after.declared[index as usize]?)));
+            let ways = below.filter_map(|(index, rest)| Some(rest.then(after[index as usize]?)));
             return ways.min_by_key(|way| way.len);
         }
         let may_follow = match self.machine.program.order {
@@ -581,7 +582,7 @@ impl Object<'_> {
             Some((of, nearest)) if *of == key => Arc::clone(nearest),
             _ => {
                 let is_any_order = self.machine.program.order == Order::Any;
-                let filled = self.pending == 0 && is_any_order && self.rule.groups.is_empty();
+                let filled = self.pending == 0 && is_any_order;
                 let nearest: Arc<[_]> = if filled {
                     let fill = self.fill();
                     let after = |index| self.after_filled(fill.as_ref()?, index);
@@ -613,16 +614,17 @@ impl Object<'_> {
         ways.min()
     }
 
-    /// Returns the least numbers of bytes to the end of an object with groups. They are cached for all places in
-    /// a name.
+    /// Returns the least numbers of bytes after the names of an object with groups. Cached for all places in a
+    /// name.
     fn after_names(&self) -> Arc<AfterNames> {
         let key = (self.id, self.seen, self.members, self.top.depth);
         if let Some(known) = self.machine.grouped.borrow().get(&key) {
             return Arc::clone(known);
         }
         let all = Arc::new(AfterNames::new(self));
+        let bytes = 128 + self.rule.members.len() * size_of::<Option<u32>>();
         self.machine.grouped.borrow_mut().insert(key, Arc::clone(&all));
-        self.machine.grouped_bytes.set(self.machine.grouped_bytes.get() + 64 + all.byte_len());
+        self.machine.grouped_bytes.set(self.machine.grouped_bytes.get() + bytes);
         all
     }
 
@@ -635,7 +637,8 @@ impl Object<'_> {
     fn after_choice(&self, index: Option<usize>, pending: u8, taken: Option<(u32, u32)>) -> Option<u32> {
         let depth = self.top.depth;
         if !self.rule.groups.is_empty() {
-            // `after_names` has the bytes after declared members.
+            // The bytes after declared members of such objects are only in `AfterNames::declared`.
+            debug_assert!(index.is_none(), "the member is undeclared");
             return self.after_names().undeclared;
         }
         if !self.rule.counts() && self.pending == 0 {

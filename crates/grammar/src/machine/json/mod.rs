@@ -96,7 +96,7 @@ pub(crate) struct JsonMachine {
     next: Vec<u32>,
     /// State that all arrays with items that must differ share.
     items: Items,
-    /// For each state of an object with groups: the bytes to the end of the object after each name ([`closing`]).
+    /// For each state of an object with groups: the bytes to the end of the object after each name.
     grouped: RefCell<FxHashMap<GroupedKey, Arc<AfterNames>>>,
     grouped_bytes: Cell<usize>,
     /// Results of the last calls of [`seen_lengths`](JsonMachine::seen_lengths), newest first.
@@ -395,7 +395,11 @@ impl JsonMachine {
         if is_any_order && !grouped {
             return counted + below;
         }
-        let each = if grouped || rule.counts() { rule.members.len() + rule.grouped_members() } else { 0 };
+        if grouped {
+            // All names of a state are computed together.
+            return counted + below + (rule.members.len() + rule.grouped_members()) / SUMMED;
+        }
+        let each = if rule.counts() { rule.members.len() } else { 0 };
         counted + below * (1 + each / SUMMED)
     }
 }

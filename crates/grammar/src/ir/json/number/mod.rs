@@ -41,12 +41,12 @@ const GENERATED_DIGITS: usize = 15;
 const PAIRS: usize = 1 << 21;
 
 /// Automata that are kept for later schemas, by their rules.
-static KNOWN: SharedCache<Key, Charged<Option<Arc<NumberDfa>>>> = SharedCache::new(16 << 20, 1 << 17);
+static NUMBERS: SharedCache<Key, Charged<Option<Arc<NumberDfa>>>> = SharedCache::new(16 << 20, 1 << 17);
 
 type Key = (Vec<NumberRule>, Profile);
 
-/// Memory of a rule, in bytes.
-const RULE_BYTES: usize = 512;
+/// Memory of a rule with its two bounds, in bytes.
+const RULE_BYTES: usize = 1024;
 
 /// An automaton over the bytes of a number. Its states are pairs of a base state and a remainder.
 /// The index of a pair is the base state times the modulus, plus the remainder. Pair 0 is the
@@ -133,7 +133,7 @@ impl NumberDfa {
     /// Returns the automaton of the numbers that satisfy at least one of `rules`. Returns `None` if
     /// there are no such numbers.
     ///
-    /// Schemas repeat few rules, so small automata are built once per process. Each use charges the
+    /// Schemas repeat few rules, so small automata are kept for later compilations. Each use charges the
     /// ledger as if the automaton was new.
     pub(crate) fn shared(
         rules: &[NumberRule],
@@ -141,13 +141,13 @@ impl NumberDfa {
         ledger: &Ledger,
     ) -> Result<Option<Arc<Self>>, NumberError> {
         let key = (rules.to_vec(), profile);
-        if let Some(known) = KNOWN.get(&key) {
+        if let Some(known) = NUMBERS.get(&key) {
             let dfa = known.charge(ledger);
             return if ledger.is_over() { Err(NumberError::Ledger) } else { Ok(dfa) };
         }
         let built = Charged::build(ledger, || Ok(Self::new(rules, profile, ledger)?.map(Arc::new)))?;
         let bytes = built.value.as_ref().map_or(0, |dfa| dfa.byte_len()) + RULE_BYTES * rules.len();
-        Ok(KNOWN.insert(key, built, bytes).value)
+        Ok(NUMBERS.insert(key, built, bytes).value)
     }
 
     /// Returns the memory of the automaton, in bytes.

@@ -290,3 +290,23 @@ fn of_number(dfa: &NumberDfa) -> Automaton {
     };
     Automaton { states: (0..dfa.len() as u32).map(state).collect(), start: 0 }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_and_many_transitions_are_grouped_in_the_same_way() {
+        let edges: Vec<(usize, (u32, u32))> =
+            (0..40).map(|at| ((at * 7 % 5) as usize, (10 * at, 10 * at + 3))).collect();
+        for len in 0..edges.len() {
+            let grouped = by_target(&edges[..len]);
+            for (to, ranges) in &grouped {
+                let own = edges[..len].iter().filter(|(other, _)| other == to).map(|(_, range)| *range);
+                assert!(ranges.iter().copied().eq(own), "{len}");
+            }
+            let firsts: Vec<usize> = grouped.iter().map(|(to, _)| *to).collect();
+            assert_eq!(firsts, [0, 2, 4, 1, 3][..len.min(5)], "{len}");
+        }
+    }
+}

@@ -136,7 +136,7 @@ pub(super) struct Notated<'p> {
 }
 
 /// Automata of allowed strings that are kept for later schemas.
-static KNOWN_ALLOWED: SharedCache<AllowedKey, Arc<Automaton>> = SharedCache::new(8 << 20, 1 << 18);
+static ALLOWED_STRINGS: SharedCache<AllowedKey, Arc<Automaton>> = SharedCache::new(8 << 20, 1 << 18);
 
 /// Key of an automaton of allowed strings: the forbidden texts, the opening of arrays and objects, the types
 /// to exclude, and the text after the string.
@@ -628,7 +628,7 @@ impl<'p> Writer<'p> {
     /// those that read like a value of a type in `rivals`. With `lead`, each string is followed by this
     /// text.
     ///
-    /// Most tools have the same automata, so they are built once per process. A known one costs no work.
+    /// Most tools have the same automata, so they are kept for later compilations. A known one costs no work.
     pub(super) fn allowed(
         &mut self,
         rivals: ValueTypes,
@@ -643,12 +643,13 @@ impl<'p> Writer<'p> {
             return Ok(Arc::clone(known));
         }
         let key = (avoid.to_vec(), nested_open.map(str::to_owned), rivals, lead.map(str::to_owned));
-        let automaton = if let Some(known) = KNOWN_ALLOWED.get(&key) {
+        let automaton = if let Some(known) = ALLOWED_STRINGS.get(&key) {
             known
         } else {
             let automaton = Arc::new(allowed(&key, notated.ledger)?);
-            let bytes = automaton.byte_len();
-            KNOWN_ALLOWED.insert(key, automaton, bytes)
+            let texts = key.0.iter().chain(&key.1).chain(&key.3);
+            let bytes = automaton.byte_len() + texts.map(|text| text.len() + 32).sum::<usize>();
+            ALLOWED_STRINGS.insert(key, automaton, bytes)
         };
         notated.allowed.insert(own_key, Arc::clone(&automaton));
         Ok(automaton)

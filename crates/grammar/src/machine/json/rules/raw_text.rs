@@ -12,7 +12,6 @@ use crate::ir::expr::{Expr, RuleId};
 use crate::ir::json::program::{LanguageRule, TextRule};
 use crate::ir::json::texts::Texts;
 use crate::ir::text::{TextProgram, TextState};
-use crate::machine::hashed::Hashed;
 use crate::shared_cache::{Charged, SharedCache};
 
 /// The raw strings of a level and form that have a content, followed by the text `lead`. Strings that read
@@ -36,8 +35,7 @@ pub(super) enum Content {
 }
 
 /// Programs of raw strings that are kept for later schemas.
-static KNOWN_PROGRAMS: SharedCache<Hashed<ProgramKey>, Charged<Arc<TextProgram>>> =
-    SharedCache::new(16 << 20, 1 << 20);
+static RAW_TEXTS: SharedCache<ProgramKey, Charged<Arc<TextProgram>>> = SharedCache::new(16 << 20, 1 << 20);
 
 /// Everything that a program of raw strings depends on.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -58,7 +56,9 @@ struct ProgramKey {
 impl ProgramKey {
     /// Returns the memory in bytes, with that of `program`.
     fn byte_len_with(&self, program: &TextProgram) -> usize {
-        program.byte_len() + self.pattern.as_ref().map_or(0, |(texts, _)| texts.byte_len())
+        let texts = self.avoid.iter().chain(&self.nested_open).chain([&self.lead]);
+        let texts: usize = texts.map(|text| text.len() + 32).sum();
+        program.byte_len() + texts + self.pattern.as_ref().map_or(0, |(texts, _)| texts.byte_len())
     }
 }
 
@@ -110,7 +110,7 @@ impl Writer<'_> {
     /// Returns the program for some raw strings and the text after them. Returns `None` if there are no such
     /// strings.
     ///
-    /// The strings of most tools have the same programs, so programs are built once per process. A known
+    /// The strings of most tools have the same programs, so programs are kept for later compilations. A known
     /// program without a pattern costs no work, like an automaton of a format. One with a pattern costs the
     /// work that building it took.
     fn program_of(&mut self, text: &RawText) -> Result<Option<Arc<TextProgram>>, GrammarError> {
@@ -124,22 +124,22 @@ impl Writer<'_> {
                 (TextRule { min: 0, max }, Some((texts, self.limit.min(PARTS))))
             }
         };
-        let key = Hashed::new(ProgramKey {
+        let key = ProgramKey {
             avoid: avoid.to_vec(),
             nested_open: nested_open.map(str::to_owned),
             rivals: *rivals,
             lengths,
             pattern,
             lead: lead.clone(),
-        });
+        };
         let Some(notated) = &self.notated else { return Ok(None) };
         let ledger = notated.ledger;
-        if let Some(known) = KNOWN_PROGRAMS.get(&key) {
+        if let Some(known) = RAW_TEXTS.get(&key) {
             let program = known.charge(ledger);
             ledger.check()?;
             return Ok(Some(program));
         }
-        let ProgramKey { lengths, pattern, .. } = key.key();
+        let ProgramKey { lengths, pattern, .. } = &key;
         // Without a pattern, one automaton for the string and the text after it decides every byte.
         let allowed = self.allowed(*rivals, *form, pattern.is_none().then_some(lead))?;
         let (work, bytes) = (ledger.worked(), ledger.held());
@@ -154,10 +154,10 @@ impl Writer<'_> {
         let Some(program) = self.text_of(automaton, lengths, lead)? else { return Ok(None) };
         let work = if of_pattern.is_some() { ledger.worked() - work } else { 0 };
         let built_bytes = ledger.held().saturating_sub(bytes);
-        let entry_bytes = key.key().byte_len_with(&program);
+        let entry_bytes = key.byte_len_with(&program);
         let built = Charged { value: program, work, bytes: built_bytes };
         // Another thread may have built it, and programs share their masks only if they are one object.
-        Ok(Some(KNOWN_PROGRAMS.insert(key, built, entry_bytes).value))
+        Ok(Some(RAW_TEXTS.insert(key, built, entry_bytes).value))
     }
 
     /// Returns the automaton of the raw strings of a pattern and the text after them. Returns `None` if there
