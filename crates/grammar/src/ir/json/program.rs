@@ -346,6 +346,11 @@ impl Group {
         all.filter(move |(at, _)| out >> at & 1 == 0)
     }
 
+    /// Returns the excluded alternatives, as bits, if only the first one is left.
+    pub(crate) const fn settled(&self) -> u64 {
+        (u64::MAX >> (GROUP_ALTERNATIVES - self.alternatives.len())) & !1
+    }
+
     /// Returns the alternatives for which `holds` is true, as bits.
     pub(crate) fn without(&self, holds: impl Fn(&[Member]) -> bool) -> u64 {
         let all = self.alternatives.iter().enumerate();

@@ -7,6 +7,9 @@
 //! alternatives in which this member has another node are excluded. In the declared order, skipping
 //! a member excludes the alternatives that require this member. In any order, missing members are
 //! checked when the object closes.
+//!
+//! Once no member of a group can come any more, it does not matter which of its alternatives are left.
+//! The set then has the first one, so that threads in which members had different nodes meet again.
 
 use std::sync::OnceLock;
 
@@ -34,8 +37,12 @@ impl JsonMachine {
     ) -> Option<Out> {
         let mut after = out.to_vec();
         after.resize(rule.groups.len(), 0);
+        // In the declared order, the members before this one cannot come any more.
+        let end = match self.program.order {
+            Order::Declared => chosen.map_or(rule.members.len(), |(index, _)| index),
+            Order::Any => 0,
+        };
         if self.program.order == Order::Declared {
-            let end = chosen.map_or(rule.members.len(), |(index, _)| index);
             for passed in seen as usize..end {
                 if let Some(&Some((group, slot))) = rule.grouped.get(passed) {
                     let required =
@@ -53,6 +60,15 @@ impl JsonMachine {
         }
         let alive = rule.groups.iter().zip(&after).all(|(group, &out)| group.left(out).next().is_some());
         alive.then(|| {
+            let is_over = |&index: &u32| {
+                let index = index as usize;
+                index < end || chosen.is_some_and(|(chosen, _)| chosen == index) || self.has_seen(seen, index)
+            };
+            for (group, out) in rule.groups.iter().zip(&mut after) {
+                if group.members.iter().all(is_over) {
+                    *out = group.settled();
+                }
+            }
             while after.last() == Some(&0) {
                 after.pop();
             }
@@ -277,7 +293,7 @@ mod tests {
     use super::*;
     use crate::frontend::json_schema::{Remotes, compile};
     use crate::machine::{Config, Machine};
-    use crate::{Limits, SchemaOptions};
+    use crate::{Layout, Limits, SchemaOptions};
 
     impl AfterNames {
         /// Computes what the object needs for each name anew.
@@ -372,5 +388,31 @@ mod tests {
             }
         }
         assert!(compared.into_iter().min() > Some(200), "{compared:?}");
+    }
+
+    #[test]
+    fn threads_meet_after_the_last_member_of_a_group() {
+        let types = ["string", "null", "boolean", "array", "object"];
+        let group = |at: usize| {
+            let branch =
+                |kind: &&str| json!({ "properties": { format!("p{at}"): { "not": { "type": kind } } } });
+            json!({ "anyOf": types.iter().map(branch).collect::<Vec<_>>() })
+        };
+        let schema = json!({ "type": "object", "allOf": (0..12).map(group).collect::<Vec<_>>() });
+        for order in [Order::Declared, Order::Any] {
+            let options = SchemaOptions { order, layout: Layout::Compact, ..SchemaOptions::default() };
+            let compiled = compile(&schema, &Remotes::new(), options, &Limits::default()).expect("a schema");
+            let mut machine = compiled.program.machine();
+            assert!(!machine.program.objects[0].groups.is_empty());
+            let text: String = (0..12).map(|at| format!(",\"p{at}\":1")).collect();
+            let mut config = machine.start();
+            for byte in format!("{{{}}}", &text[1..]).bytes() {
+                config = machine.step(config, byte);
+            }
+            assert!(machine.accepting(config), "{order:?}");
+            // Each member may have five nodes, so there would be 5¹² states of the object.
+            let stacks = machine.interner.stacks().count();
+            assert!(stacks < 500, "{order:?}: {stacks}");
+        }
     }
 }
