@@ -1,6 +1,7 @@
 //! Grammars and schemas designed to exhaust time or memory are refused with a named limit.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use formwork_grammar::{Constraint, Grammar, Limits, SchemaOptions};
 use formwork_vocab::{Token, TokenId, TokenKind, Vocabulary};
@@ -97,6 +98,16 @@ fn repeated_optional_parts_are_refused_or_compile_in_time() {
             assert!(grammar.accepts(b"") || grammar.accepts(b"a"), "{source}");
         }
     }
+}
+
+/// A row of this grammar has millions of visits: each of many calls returns to all others.
+#[test]
+fn rows_are_refused_before_all_visits() {
+    let source = r#"root ::= root [0-9]* "{"? | ("{"{1,} | root* root{27,}) | root{0,802} | "0"? "0" | "\"""#;
+    let start = Instant::now();
+    assert!(gbnf_error(source).contains("parser positions to visit for a mask"));
+    let time = start.elapsed();
+    assert!(time < Duration::from_secs(1), "{time:?}; 3.3 s with all visits");
 }
 
 #[test]

@@ -80,11 +80,12 @@ pub(crate) struct CfgMachine {
     pub(super) byte_len: usize,
     /// Sum of the weights of all rows.
     work: usize,
-    /// Maximum number of items of a row. Larger rows are left incomplete and reported in
-    /// `overfull`. Unlimited (`usize::MAX`) except in [`CfgMachine::check`].
+    /// Maximum number of items of a row, and of visits to create it. Rows with more are left incomplete and
+    /// reported in `overfull`. Unlimited (`usize::MAX`) except in [`CfgMachine::check`].
     most_items: usize,
-    /// Number of items visited when a row exceeded `most_items`. `None` if no row did.
-    overfull: Option<usize>,
+    most_visits: usize,
+    /// The limit that a row exceeded: what is limited, the number so far and the limit. `None` if no row did.
+    overfull: Option<(&'static str, usize, usize)>,
 }
 
 /// Maximum number of items of a row that [`CfgMachine::check`] accepts. A mask from a row of this
@@ -107,6 +108,8 @@ const LIGHT: usize = 256;
 const TRIED_STEPS: usize = 1 << 11;
 const TRIED_DEPTH: usize = 10;
 const TRIED_PLACES: usize = 1 << 19;
+/// Name of the limit [`TRIED_PLACES`].
+const VISITS: &str = "parser positions to visit for a mask";
 
 impl CfgMachine {
     /// Rejects a program whose rows have too many items. Only the rows on a few walks from the
@@ -116,7 +119,8 @@ impl CfgMachine {
     /// Returns an error if a row on these walks has more than [`ITEMS`] items, or if a trial mask
     /// visits rows of too much weight.
     pub(crate) fn check(program: &Arc<Program>) -> Result<(), GrammarError> {
-        let mut machine = Self { most_items: ITEMS, ..Self::new(Arc::clone(program)) };
+        let mut machine =
+            Self { most_items: ITEMS, most_visits: TRIED_PLACES, ..Self::new(Arc::clone(program)) };
         let start = machine.start();
         let mut items = 0;
         let mut heaviest = start;
@@ -124,7 +128,7 @@ impl CfgMachine {
             let mut config = start;
             for step in 0..BYTES {
                 items += machine.rows[config.index()].items.len();
-                if machine.overfull.is_some() || items > TRIED_ITEMS {
+                if machine.overfull.is_some() || items > TRIED_ITEMS || machine.work > TRIED_PLACES {
                     break;
                 }
                 if machine.weight(config) > machine.weight(heaviest) {
@@ -147,7 +151,7 @@ impl CfgMachine {
             }
         }
         match machine.overfull {
-            Some(given) => Err(GrammarError::limit("parser positions at once", given, ITEMS)),
+            Some((what, given, limit)) => Err(GrammarError::limit(what, given, limit)),
             None => Ok(()),
         }
     }
@@ -173,11 +177,7 @@ impl CfgMachine {
                 }
                 weight += self.weight(next);
                 if weight > TRIED_PLACES {
-                    return Err(GrammarError::limit(
-                        "parser positions to visit for a mask",
-                        weight,
-                        TRIED_PLACES,
-                    ));
+                    return Err(GrammarError::limit(VISITS, weight, TRIED_PLACES));
                 }
                 if met.insert(next) && depth + 1 < TRIED_DEPTH {
                     open.push_back((next, depth + 1));
@@ -204,6 +204,7 @@ impl CfgMachine {
             byte_len: 0,
             work: 0,
             most_items: usize::MAX,
+            most_visits: usize::MAX,
             overfull: None,
         }
     }
@@ -223,6 +224,9 @@ impl CfgMachine {
         let (mut next, mut weight) = (0, 0);
         while let Some(item) = open.get(next) {
             next += 1;
+            if next + weight > self.most_visits {
+                break;
+            }
             let (ends, goes_on) = if Embedded::holds(item.dot) {
                 (self.embedded.ends(item.dot), !self.embedded.plausible(item.dot).is_empty())
             } else {
@@ -256,6 +260,9 @@ impl CfgMachine {
             return Config::DEAD;
         }
         let (kernel, accepting, completed) = self.completed(scanned);
+        if completed > self.most_visits {
+            self.overfull = Some((VISITS, completed, self.most_visits));
+        }
         self.intern_kernel(kernel, accepting, completed)
     }
 
@@ -298,7 +305,11 @@ impl CfgMachine {
         while let Some(item) = items.get(next) {
             next += 1;
             if next > self.most_items {
-                self.overfull = Some(next);
+                self.overfull = Some(("parser positions at once", next, self.most_items));
+                break;
+            }
+            if next + weight > self.most_visits {
+                self.overfull = Some((VISITS, next + weight, self.most_visits));
                 break;
             }
             if Embedded::holds(item.dot) {
