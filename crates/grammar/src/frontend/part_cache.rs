@@ -100,7 +100,13 @@ const KEY_FACTOR: usize = 4;
 
 /// Returns the hash of the key of a part.
 fn hash(part: &Part, context: Context<'_>) -> u64 {
-    FxBuildHasher.hash_one((part, context.options))
+    match part {
+        Part::Json(schema) => FxBuildHasher.hash_one((schema.known_hash(), context.options)),
+        Part::Arguments { schema, notation } => {
+            FxBuildHasher.hash_one((schema.known_hash(), notation, context.options))
+        }
+        _ => FxBuildHasher.hash_one((part, context.options)),
+    }
 }
 
 /// Returns the approximate memory of the schema of a part, in bytes.

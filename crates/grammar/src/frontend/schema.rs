@@ -42,6 +42,11 @@ impl Schema {
     pub(super) const fn byte_len(&self) -> usize {
         self.bytes
     }
+
+    /// Returns the hash of the value, computed when the schema was created.
+    pub(super) const fn known_hash(&self) -> u64 {
+        self.hash
+    }
 }
 
 impl fmt::Debug for Schema {
@@ -93,7 +98,7 @@ impl Eq for Schema {}
 
 impl Hash for Schema {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u64(self.hash);
+        hash(&self.value, state);
     }
 }
 
@@ -145,6 +150,16 @@ mod tests {
     use rustc_hash::FxBuildHasher;
 
     use super::*;
+
+    /// Caches estimate the memory of a key by the bytes that its hash reads.
+    #[test]
+    fn hashing_reads_the_whole_schema() {
+        let schema = Schema::from(serde_json::json!({ "const": "x".repeat(1000) }));
+        let mut state = CountingHasher::default();
+        schema.hash(&mut state);
+        assert!(state.bytes > 1000, "{}", state.bytes);
+        assert_eq!((state.finish(), state.bytes), (schema.known_hash(), schema.byte_len()));
+    }
 
     #[test]
     fn schemas_are_equal_if_they_print_the_same_text() {
